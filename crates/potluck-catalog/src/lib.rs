@@ -94,6 +94,7 @@ pub use writer_state::WriterTimes;
 use engine::{CatalogWriter, Readers};
 use potluck_core::clock::SharedClock;
 use potluck_wire::env::Offload;
+use potluck_wire::net::BoxFuture;
 use read_turns::ReadTurns;
 use sql::Tx;
 use std::path::{Path, PathBuf};
@@ -214,15 +215,22 @@ impl Catalog {
         &self,
         query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let turn = self.turns.turn(self.reader).await?;
-        let thread = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Error::Closed)?;
+        let held = self.place_for_read().await?;
         let (readers, waited_for) = (Arc::clone(&self.readers), WaitedFor::default());
         let gone = Arc::clone(&waited_for.is_over);
         let run = move || {
-            let _held = (thread, turn);
+            let _held = held;
             readers.run(query, &gone)
         };
         self.offload.run(run).await
+    }
+
+    fn place_for_read(&self) -> BoxFuture<'_, Result<impl Send + use<>, Error>> {
+        Box::pin(async {
+            let turn = self.turns.turn(self.reader).await?;
+            let thread = Arc::clone(&self.reads).acquire_owned().await;
+            Ok((thread.map_err(|_| Error::Closed)?, turn))
+        })
     }
 
     /// Runs a query as [`Self::read`] does that may take some tenths of a second, behind others that do.

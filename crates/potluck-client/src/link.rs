@@ -15,6 +15,7 @@ use potluck_wire::bulk::{
     BulkIo, BulkStatus, ChunkPart, Forward, KNOWN_ROUTES, Lane, MAX_ROUTE, PIECE, Request, StreamIo,
 };
 use potluck_wire::control::Source;
+use potluck_wire::env;
 use potluck_wire::error::Failure;
 use potluck_wire::net::{BoxStream, FileSender};
 use potluck_wire::ticket::{Caveat, Ops, Receipt};
@@ -217,10 +218,10 @@ impl Link {
         let files = kernel.file_sender();
         let sending = Arc::new(Mutex::new(Some(Sending::new(writing, lane, owe, files))));
         let link = Self { jobs, sending: Arc::clone(&sending) };
-        tokio::spawn(async move {
+        env::spawn(async move {
             let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
             let incoming = Incoming { io, inbox, kernel, written, buffers };
-            let mut receiver = tokio::spawn(incoming.receive(owed));
+            let mut receiver = env::spawn(incoming.receive(owed));
             tokio::select! {
                 // Answers that were owed when the sender stopped are still received; if the donor died, there are
                 // none and this ends.

@@ -2,9 +2,11 @@
 
 use crate::pool::Pool;
 use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};
-use potluck_wire::call::Unanswered;
+use bytes::Bytes;
+use potluck_wire::call::{Encoded, Unanswered};
 use potluck_wire::control::Call;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::net::BoxFuture;
 use std::time::Duration;
 
 impl Pool {
@@ -77,30 +79,42 @@ impl Pool {
     async fn repeat<C: Call>(
         &self,
         request: &C,
-        limit: impl Fn(&Failure) -> Duration,
+        limit: impl Fn(&Failure) -> Duration + Send + Sync,
     ) -> Result<C::Reply, Failure> {
-        let began = self.env.clock.now();
-        let mut pauses = Pauses::new(self, began);
-        let mut asked = Asked { began, answers_since: None };
-        loop {
-            let tried = self.env.clock.now();
-            let Unanswered { failure, sent } = match self.caller.attempt(request).await {
-                Ok(reply) => return Ok(reply),
-                Err(unanswered) => unanswered,
-            };
-            if sent && !request.is_repeatable() {
-                return Err(perhaps_done(failure));
+        let reply = self.repeat_encoded(&Encoded::of(request)?, &limit).await?;
+        self.caller.decode(&reply)
+    }
+
+    fn repeat_encoded<'a>(
+        &'a self,
+        request: &'a Encoded,
+        limit: &'a (dyn Fn(&Failure) -> Duration + Send + Sync),
+    ) -> BoxFuture<'a, Result<Bytes, Failure>> {
+        Box::pin(async move {
+            let began = self.env.clock.now();
+            let mut pauses = Pauses::new(self, began);
+            let mut asked = Asked { began, answers_since: None };
+            loop {
+                let tried = self.env.clock.now();
+                let answered = self.caller.attempt_encoded(request).await;
+                let Unanswered { failure, sent } = match answered {
+                    Ok(reply) => return Ok(reply),
+                    Err(unanswered) => unanswered,
+                };
+                if sent && !request.is_repeatable() {
+                    return Err(perhaps_done(failure));
+                }
+                let is_away = failure.code == code::NO_MANAGER;
+                pauses.count_from(asked.waits_since(tried, is_away));
+                let why = match is_away {
+                    true => self.caller.silence(),
+                    false => failure.message.clone(),
+                };
+                if !pauses.pause(&why, limit(&failure)).await {
+                    return Err(failure);
+                }
             }
-            let is_away = failure.code == code::NO_MANAGER;
-            pauses.count_from(asked.waits_since(tried, is_away));
-            let why = match is_away {
-                true => self.caller.silence(),
-                false => failure.message.clone(),
-            };
-            if !pauses.pause(&why, limit(&failure)).await {
-                return Err(failure);
-            }
-        }
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use potluck_core::clock::Tick;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::KNOWN_ROUTES;
 use potluck_wire::control::Source;
+use potluck_wire::env;
 use potluck_wire::env::Env;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::Receipt;
@@ -169,7 +170,7 @@ impl Routes {
         let alive = route.line.as_ref().is_some_and(|line| !line.task.is_finished());
         if !alive {
             let (pieces, received) = mpsc::channel(WAITING);
-            let task = tokio::spawn(drive(env.clone(), route.to.clone(), received));
+            let task = env::spawn(drive(env.clone(), route.to.clone(), received));
             route.line = Some(ForwardTask { pieces, task });
         }
         true

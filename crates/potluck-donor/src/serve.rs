@@ -24,6 +24,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use potluck_wire::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_DONOR, SharedRoom};
 use potluck_wire::bulk::HEAD_BUFFER;
+use potluck_wire::env;
 use potluck_wire::metrics::CONTENT_TYPE;
 use potluck_wire::net::{BoxStream, Listener};
 use potluck_wire::turns::Turns;
@@ -90,7 +91,7 @@ impl Server {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     failing = false;
-                    tokio::spawn(Arc::clone(&self).serve_connection(stream, address));
+                    env::spawn(Arc::clone(&self).serve_connection(stream, address));
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut failing, true) {

@@ -51,8 +51,9 @@ use potluck_core::chunk::Digest;
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::bodies::{Received, SHORT, discard};
 use potluck_wire::control::{self, Call};
-use potluck_wire::env::Offload;
+use potluck_wire::env::{Offload, spawn};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::net::BoxFuture;
 use potluck_wire::serve::{Answers, Peer, no_such_call};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,11 +71,12 @@ macro_rules! calls {
             body: Received,
         ) -> Result<Vec<u8>, Failure> {
             let began = handles.time.tick();
-            let answered = match verb {
+            let answering: BoxFuture<'_, Result<Vec<u8>, Failure>> = match verb {
                 $($(Verb::$verb => {
-                    answer_one::<control::$verb, $group>(handles, caller, verb, body).await
+                    Box::pin(answer_one::<control::$verb, $group>(handles, caller, verb, body))
                 })*)*
             };
+            let answered = answering.await;
             let took = handles.time.tick().saturating_sub(began);
             handles.metrics.calls.ended(verb.name(), took, answered.is_ok());
             answered
@@ -197,8 +199,6 @@ async fn answer_one<C: Call, G: Answer<C>>(
     verb: Verb,
     body: Received,
 ) -> Result<Vec<u8>, Failure> {
-    // The call runs as a task of its own, so that a change is not cut short when its caller goes away, and a panic ends
-    // the call and not the connection.
     let reader = match verb.waits() {
         Waits::Throughout | Waits::ReadByRead => ReadFor::Member(caller.number()),
         Waits::AmongOwn => ReadFor::MemberApart(handles.members.owner(caller.number())),
@@ -206,26 +206,43 @@ async fn answer_one<C: Call, G: Answer<C>>(
     let (group, offload) = (G::from(&handles.read_by(reader)), handles.env.offload);
     let Received { bytes, claim } = body;
     let call = read::<C>(offload, bytes).await?;
-    let turns = Arc::clone(&handles.call_turns);
     let only_looks = verb.ends_with_its_caller() || G::only_looks(&call);
-    let task = tokio::spawn(async move {
+    let asker = caller.clone();
+    let answering = Box::pin(async move {
+        let reply = group.answer(call, asker).await?;
+        drop(claim);
+        serde_json::to_vec(&reply).map_err(|why| bug(verb, &why.to_string()))
+    });
+    run(handles, caller, verb, only_looks, C::DEADLINE.saturating_sub(MARGIN), answering).await
+}
+
+/// Answers a call in a task of its own, so that a change is not cut short when its caller goes away, and a panic ends
+/// the call and not the connection.
+async fn run(
+    handles: &Handles,
+    caller: CallingMember,
+    verb: Verb,
+    only_looks: bool,
+    limit: Duration,
+    answering: BoxFuture<'static, Result<Vec<u8>, Failure>>,
+) -> Result<Vec<u8>, Failure> {
+    let turns = Arc::clone(&handles.call_turns);
+    let task = spawn(async move {
         let _turn = match verb.waits() {
             Waits::Throughout => Some(turns.take_for_call(&caller).await?),
             Waits::ReadByRead | Waits::AmongOwn => None,
         };
-        let reply = group.answer(call, caller).await?;
-        drop(claim);
-        serde_json::to_vec(&reply).map_err(|why| bug(C::NAME, &why.to_string()))
+        answering.await
     });
     // Nobody waits for the answer after the deadline, or when this future is dropped.
     let _ends = only_looks.then(|| EndsTask(task.abort_handle()));
-    match tokio::time::timeout(C::DEADLINE.saturating_sub(MARGIN), task).await {
+    match tokio::time::timeout(limit, task).await {
         Ok(Ok(result)) => result,
-        Ok(Err(panic)) => Err(bug(C::NAME, &panic.to_string())),
+        Ok(Err(panic)) => Err(bug(verb, &panic.to_string())),
         Err(_) => Err(Failure::new(
             ErrorKind::Retry,
             code::NO_MANAGER,
-            format!("the manager could not answer “{}” in time", C::NAME),
+            format!("the manager could not answer “{}” in time", verb.name()),
         )
         .hint("it is busy, or its disk is slow: try again")),
     }
@@ -258,7 +275,8 @@ async fn read<C: Call>(offload: Offload, body: Bytes) -> Result<C, Failure> {
     if long { offload.run(parse).await } else { parse() }
 }
 
-fn bug(call: &str, why: &str) -> Failure {
+fn bug(verb: Verb, why: &str) -> Failure {
+    let call = verb.name();
     tracing::error!(call, why, "a call failed");
     Failure::new(ErrorKind::Other, code::CATALOG, format!("the manager failed at “{call}”"))
         .hint("this is a bug: please report it with the manager's log")

@@ -23,6 +23,7 @@ use potluck_catalog::{Catalog, SeenSpaces, Space};
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };
+use potluck_wire::env;
 use potluck_wire::error::Failure;
 use potluck_wire::metrics::{CONTENT_TYPE, Exposition};
 use potluck_wire::net::Listener;
@@ -62,7 +63,7 @@ impl Exporter {
             };
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
             let answer = TowerToHyperService::new(router.clone());
-            tokio::spawn(async move {
+            env::spawn(async move {
                 let mut http = hyper::server::conn::http1::Builder::new();
                 http.timer(TokioTimer::new())
                     .header_read_timeout(REQUEST_TIMEOUT)

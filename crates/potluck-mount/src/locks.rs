@@ -17,6 +17,7 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{
     LOCK_LEASE, LockAuthority, LockGive, LockKeep, LockLevel, LockTake, LockTaken,
 };
+use potluck_wire::env;
 use potluck_wire::error::Failure;
 use ranges::RangeLocks;
 use rustix::io::Errno;
@@ -262,7 +263,7 @@ impl MountLocks {
     fn has_to_be_kept(self: &Arc<Self>) {
         let starts = !std::mem::replace(&mut self.state().is_kept, true);
         if starts {
-            tokio::spawn(Arc::clone(self).keep());
+            env::spawn(Arc::clone(self).keep());
         }
     }
 

@@ -13,6 +13,7 @@ use fuser::{Config, Session, SessionACL};
 use potluck_client::Pool;
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
+use potluck_wire::env;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -127,8 +128,8 @@ fn serve_kernel(
     let spool = Spool::new(options.spool_dir.clone(), options.spool_limit);
     let limits = WriteLimits::new(options.writing);
     let files = Arc::new(FileSystem::new(pool, root.clone(), spool, limits, Arc::clone(record)));
-    tokio::spawn(CoherentMetadata::follow(Arc::downgrade(files.metadata())));
-    tokio::spawn(FileSystem::give_locks_back(Arc::downgrade(&files)));
+    env::spawn(CoherentMetadata::follow(Arc::downgrade(files.metadata())));
+    env::spawn(FileSystem::give_locks_back(Arc::downgrade(&files)));
     let MountOptions { read_only, allow_other, no_exec, .. } = *options;
     let source = root.to_string();
     let device = attach(dir, &Attachment { source, read_only, allow_other, no_exec })?;

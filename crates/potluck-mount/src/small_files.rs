@@ -6,6 +6,7 @@ use potluck_client::{Attributes, Pool, PutOptions, Session, VisibleFile};
 use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
+use potluck_wire::env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -90,7 +91,7 @@ impl SmallFiles {
         }
         open.insert(dir, Opened { session: Arc::clone(&session), at });
         drop(open);
-        tokio::spawn(end_later(Arc::downgrade(self)));
+        env::spawn(end_later(Arc::downgrade(self)));
         Ok(session)
     }
 

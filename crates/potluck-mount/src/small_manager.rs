@@ -8,6 +8,7 @@ use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Call, KnownDir, Move, NamesChanged, Open, Refresh, SetAttributes};
+use potluck_wire::env;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
@@ -54,10 +55,10 @@ impl SmallManager {
         let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let manager = self.clone();
-        tokio::spawn(async move {
+        env::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let manager = manager.clone();
-                tokio::spawn(async move { manager.serve(stream).await });
+                env::spawn(async move { manager.serve(stream).await });
             }
         });
         let caller = Caller::new(Arc::new(SystemNet), Arc::new(Plain), address.into());

@@ -5,6 +5,7 @@ use crate::errno::errno;
 use crate::spool::{Spool, Temporary};
 use crate::write_protocol::WriteLimits;
 use potluck_client::Writer;
+use potluck_wire::env;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -67,7 +68,7 @@ impl FileStream {
         slot: OwnedSemaphorePermit,
     ) -> Self {
         let queue = Arc::<Queue>::default();
-        let pushing = tokio::spawn(push(Arc::clone(&queue), writer));
+        let pushing = env::spawn(push(Arc::clone(&queue), writer));
         Self { limits, spool, queue, temporary: None, pushing, _slot: slot }
     }
 

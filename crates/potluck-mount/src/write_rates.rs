@@ -4,6 +4,7 @@
 use potluck_client::{PendingReport, PutReport};
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
+use potluck_wire::env;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -87,7 +88,7 @@ impl WrittenFiles {
         self.note(&file.path, WriteRates { observed, achieved, held_share: None });
         let AllCopies::Reported(report) = copies else { return };
         let (files, began) = (Arc::clone(self), tokio::time::Instant::now());
-        tokio::spawn(async move {
+        env::spawn(async move {
             // If the session failed, its writer was told.
             if let Ok(report) = report.wait().await {
                 files.stored(&file, &report, file.took + began.elapsed());

@@ -3,6 +3,7 @@
 //! callers cannot exhaust the memory of a manager, and a body that is only announced costs nothing.
 
 use crate::control::{Call, MAX_MESSAGE};
+use crate::env;
 use crate::error::{ErrorKind, Failure, code};
 use axum::body::{Body, Bytes, HttpBody};
 use futures_util::StreamExt;
@@ -182,7 +183,7 @@ impl<K: Copy + Ord> Bodies<K> {
 /// Reads on, for a while, a body whose call is refused without it. A sender whose connection is closed while it still
 /// sends gets a reset, often before it has read the answer that says why.
 pub fn discard(body: Body) {
-    tokio::spawn(tokio::time::timeout(DISCARDED_FOR, async move {
+    env::spawn(tokio::time::timeout(DISCARDED_FOR, async move {
         let mut pieces = body.into_data_stream();
         let mut len = 0;
         while let Some(Ok(piece)) = pieces.next().await {

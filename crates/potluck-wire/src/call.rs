@@ -2,9 +2,10 @@
 
 use crate::addresses::{Address, Addresses};
 use crate::control::{Call, MAX_MESSAGE};
+use crate::env;
 use crate::error::{ErrorKind, Failure, code};
 use crate::mdns::Nearby;
-use crate::net::{BoxStream, SharedNet};
+use crate::net::{BoxFuture, BoxStream, SharedNet};
 use crate::race::{NoneReached, first_of};
 use crate::succession::{AUTHORITY, Succession};
 use crate::tls::Dial;
@@ -16,6 +17,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use potluck_core::chunk::Digest;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,6 +67,31 @@ enum Broken {
     NotSent(String),
     /// The call failed for any other reason.
     Failed(Failure),
+}
+
+/// A request as it crosses the wire, whatever its type.
+pub struct Encoded {
+    name: &'static str,
+    deadline: Duration,
+    is_repeatable: bool,
+    body: Bytes,
+}
+
+impl Encoded {
+    /// Encodes a request.
+    ///
+    /// Errors: it cannot be JSON.
+    pub fn of<C: Call>(request: &C) -> Result<Self, Failure> {
+        let body = serde_json::to_vec(request)
+            .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why.to_string()))?;
+        let (deadline, is_repeatable) = (C::DEADLINE, request.is_repeatable());
+        Ok(Self { name: C::NAME, deadline, is_repeatable, body: body.into() })
+    }
+
+    /// Returns [`Call::is_repeatable`] of the request.
+    pub fn is_repeatable(&self) -> bool {
+        self.is_repeatable
+    }
 }
 
 /// The failure of a call that brought no reply of its type.
@@ -180,28 +207,39 @@ impl Caller {
 
     /// Makes one call for a caller that may ask again, and has to know whether the manager may have heard it.
     pub async fn attempt<C: Call>(&self, request: &C) -> Result<C::Reply, Unanswered> {
-        let sent = AtomicBool::new(false);
-        let unanswered = |failure| Unanswered { failure, sent: sent.load(Ordering::Relaxed) };
-        let body = serde_json::to_vec(request).map_err(|why| {
-            unanswered(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why.to_string()))
-        })?;
-        let exchange = self.exchange::<C>(body.into(), request.is_repeatable(), &sent);
-        match tokio::time::timeout(C::DEADLINE, exchange).await {
-            Ok(result) => result.map_err(unanswered),
-            Err(_) => {
-                // The others that are kept may be as dead as this one.
-                self.shared.idle.lock().expect("no holder panics").clear();
-                Err(unanswered(self.away("it did not answer in time")))
-            }
-        }
+        let request =
+            Encoded::of(request).map_err(|failure| Unanswered { failure, sent: false })?;
+        let reply = self.attempt_encoded(&request).await?;
+        self.decode(&reply).map_err(|failure| Unanswered { failure, sent: true })
     }
 
-    async fn exchange<C: Call>(
-        &self,
-        body: Bytes,
-        repeatable: bool,
-        sent: &AtomicBool,
-    ) -> Result<C::Reply, Failure> {
+    /// Makes one call as [`Self::attempt`] does, and returns the reply as it came. One function serves calls of all
+    /// types, so that it is compiled once.
+    pub fn attempt_encoded<'a>(
+        &'a self,
+        request: &'a Encoded,
+    ) -> BoxFuture<'a, Result<Bytes, Unanswered>> {
+        Box::pin(async {
+            let sent = AtomicBool::new(false);
+            let unanswered = |failure| Unanswered { failure, sent: sent.load(Ordering::Relaxed) };
+            match tokio::time::timeout(request.deadline, self.exchange(request, &sent)).await {
+                Ok(result) => result.map_err(unanswered),
+                Err(_) => {
+                    // The others that are kept may be as dead as this one.
+                    self.shared.idle.lock().expect("no holder panics").clear();
+                    Err(unanswered(self.away("it did not answer in time")))
+                }
+            }
+        })
+    }
+
+    /// Reads the reply to a call.
+    pub fn decode<R: DeserializeOwned>(&self, reply: &[u8]) -> Result<R, Failure> {
+        serde_json::from_slice(reply)
+            .map_err(|why| self.away(&format!("its answer is unreadable: {why}")))
+    }
+
+    async fn exchange(&self, request: &Encoded, sent: &AtomicBool) -> Result<Bytes, Failure> {
         loop {
             let kept = self.shared.idle.lock().expect("no holder panics").pop();
             let (sender, fresh) = match kept {
@@ -210,7 +248,7 @@ impl Caller {
             };
             let gone = self.shared.gone.subscribe();
             sent.store(true, Ordering::Relaxed);
-            match self.send::<C>(sender, body.clone()).await {
+            match self.send(sender, request).await {
                 Ok(reply) => return Ok(reply),
                 Err(Broken::NotSent(why)) => {
                     sent.store(false, Ordering::Relaxed);
@@ -221,7 +259,8 @@ impl Caller {
                 }
                 // The call was given up while it waited, so the manager is asked again on another
                 // connection.
-                Err(Broken::Failed(_)) if repeatable && gone.has_changed().unwrap_or(false) => {}
+                Err(Broken::Failed(_))
+                    if request.is_repeatable && gone.has_changed().unwrap_or(false) => {}
                 Err(Broken::Failed(failure)) => return Err(failure),
             }
         }
@@ -259,7 +298,7 @@ impl Caller {
         mut gone: watch::Receiver<()>,
     ) -> Result<SendRequest<Full<Bytes>>, hyper::Error> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(async move {
+        env::spawn(async move {
             tokio::select! {
                 _ = connection => {} // whoever waits for an answer hears of its end
                 _ = gone.changed() => {}
@@ -391,13 +430,14 @@ impl Caller {
         dial.secure(stream).await
     }
 
-    async fn send<C: Call>(
+    async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
-        body: Bytes,
-    ) -> Result<C::Reply, Broken> {
+        request: &Encoded,
+    ) -> Result<Bytes, Broken> {
         sender.ready().await.map_err(|why| Broken::NotSent(why.to_string()))?;
-        let mut request = Request::post(format!("{}/{}", version::CONTROL, C::NAME))
+        let body = request.body.clone();
+        let mut request = Request::post(format!("{}/{}", version::CONTROL, request.name))
             .header(header::HOST, self.manager().first().map_or("", Address::as_str))
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(trusted) = self.guide().and(self.dial().authority()) {
@@ -425,9 +465,7 @@ impl Caller {
             self.follow_authority(said).await;
         }
         if status == StatusCode::OK {
-            return serde_json::from_slice(&text).map_err(|why| {
-                Broken::Failed(self.away(&format!("its answer is unreadable: {why}")))
-            });
+            return Ok(text);
         }
         Err(Broken::Failed(
             serde_json::from_slice(&text)

@@ -1,9 +1,11 @@
 //! All that a role takes from outside: time, chance, the network, and where blocking work goes.
 
-use crate::net::SharedNet;
+use crate::net::{BoxFuture, SharedNet};
 use potluck_core::clock::{SharedClock, SystemClock};
 use potluck_core::entropy::{SharedEntropy, SystemEntropy};
+use std::any::Any;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 /// The outside world of one role. Cloning shares it.
 #[derive(Clone)]
@@ -44,10 +46,29 @@ impl Offload {
     pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
         match self {
             Self::Inline => work(),
-            Self::Threads => match tokio::task::spawn_blocking(work).await {
-                Ok(value) => value,
-                Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-            },
+            Self::Threads => {
+                let result = on_a_thread(Box::new(move || Box::new(work()))).await;
+                *result.downcast().expect("it is what the work returned")
+            }
         }
     }
+}
+
+/// Work of which the type is forgotten. The runtime's code for a task is compiled once for each type that it is given,
+/// and there are hundreds of kinds of work.
+type Work = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
+
+fn on_a_thread(work: Work) -> BoxFuture<'static, Box<dyn Any + Send>> {
+    Box::pin(async {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        }
+    })
+}
+
+/// Runs a future as a task of its own. All futures are one type here, for the reason of [`Work`].
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let future: BoxFuture<'static, T> = Box::pin(future);
+    tokio::spawn(future)
 }

@@ -7,6 +7,7 @@
 //! manager proves by TLS that it is the one.
 
 use crate::addresses::{Address, Addresses};
+use crate::env;
 use if_addrs::{IfAddr, Interface};
 use mdns_sd::{
     HostnameResolutionEvent, IfKind, IfPredicate, ResolvedService, ServiceDaemon, ServiceEvent,
@@ -87,7 +88,7 @@ pub fn announce(what: Announced, pool: Digest, listen: SocketAddr) -> Option<Ann
     if is_off() || listen.ip().to_canonical().is_loopback() {
         return None;
     }
-    Some(Announcing(tokio::spawn(async move {
+    Some(Announcing(env::spawn(async move {
         loop {
             match until_flooded(what, &pool, listen).await {
                 Ok(()) => tracing::warn!(

@@ -11,6 +11,7 @@
 
 use crate::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_MANAGER, SharedRoom};
 use crate::bodies::OF_A_STRANGER;
+use crate::env;
 use crate::error::{ErrorKind, Failure, code};
 use crate::net::{BoxStream, Listener};
 use crate::stalled_writes::StalledWrites;
@@ -114,7 +115,7 @@ async fn accept<S: Answers>(
             Ok((stream, peer)) => {
                 failing = false;
                 let arrival = server.arrivals.enter(peer.into());
-                tokio::spawn(Arc::clone(server).let_in(stream, peer, arrival, stopped.clone()));
+                env::spawn(Arc::clone(server).let_in(stream, peer, arrival, stopped.clone()));
             }
             Err(why) => {
                 // The process is out of files or memory, and connections that end will help.

@@ -5,6 +5,7 @@
 
 use crate::addresses::{Address, Addresses};
 use crate::bulk::{FrameError, Inbox, SessionKeys, StreamIo};
+use crate::env;
 use crate::net::{BoxStream, Net};
 use crate::race::{NoneReached, first_of};
 use crate::ticket::Ticket;
@@ -126,7 +127,7 @@ async fn open_stream(
 
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(not_a_donor)?;
-    let driving = tokio::spawn(connection.with_upgrades());
+    let driving = env::spawn(connection.with_upgrades());
     let response = sender.send_request(request).await.map_err(not_a_donor)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         driving.abort();

@@ -3,6 +3,7 @@
 //! donors. Because of the signature nobody else can make a member connect to a place of his choice.
 
 use crate::addresses::{Address, Addresses};
+use crate::env;
 use crate::identity::{Identity, write_private};
 use crate::net::{Net, SharedNet};
 use crate::packed::Blob;
@@ -111,7 +112,7 @@ async fn exchange(
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
-    tokio::spawn(connection);
+    env::spawn(connection);
     let (method, body) = match shown {
         Some(shown) => (Method::POST, serde_json::to_vec(shown)?),
         None => (Method::GET, Vec::new()),

@@ -26,6 +26,16 @@ impl Readers {
         query: impl Fn(&Tx) -> Result<T, Error>,
         is_over: &Arc<AtomicBool>,
     ) -> Result<T, Error> {
+        let mut answer = None;
+        self.with_snapshot(is_over, &mut |snapshot| answer = Some(query(snapshot)))?;
+        answer.expect("the query was run")
+    }
+
+    fn with_snapshot(
+        &self,
+        is_over: &Arc<AtomicBool>,
+        query: &mut dyn FnMut(&Tx),
+    ) -> Result<(), Error> {
         let kept = self.idle.lock().expect("no holder panics").pop();
         let mut db = match kept {
             Some(db) => db,
@@ -35,14 +45,14 @@ impl Readers {
         // One snapshot serves the whole query. A panic drops the connection and with it the
         // snapshot.
         let snapshot = db.begin()?;
-        let answer = query(&snapshot);
+        query(&snapshot);
         drop(snapshot);
         db.end_statements_when(None)?;
         let mut idle = self.idle.lock().expect("no holder panics");
         if idle.len() < KEPT {
             idle.push(db);
         }
-        answer
+        Ok(())
     }
 
     /// Closes the connections that are not in use.

@@ -15,6 +15,7 @@ use crate::writer::Writer;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{Interrupted, Reserve};
+use potluck_wire::env;
 use potluck_wire::error::{Failure, code};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -123,7 +124,7 @@ impl Session {
         let (handle, window) = open(client, root, options, Arc::new(Quiet)).await?;
         let (done, report) = oneshot::channel();
         // The task ends when all writers are gone, or with the runtime.
-        tokio::spawn(async move {
+        env::spawn(async move {
             let _ = done.send(window.await); // nobody may wait for the report
         });
         Ok(Self { handle: Arc::new(handle), report })

@@ -13,6 +13,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use potluck_wire::admission::{AdmittedPlace, PeerNetwork};
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Request as Frame, SessionKeys, StreamIo};
+use potluck_wire::env;
 use potluck_wire::net::{BoxStream, Detached};
 use potluck_wire::ticket::{Grant, PublicTicket};
 use potluck_wire::turns::ServingTurn;
@@ -73,9 +74,7 @@ impl Server {
         let ours: [u8; 16] = self.service.env.entropy.bytes();
         let keys = SessionKeys::derive(&grant.secret, &nonce, &ours);
         let upgrading = hyper::upgrade::on(&mut request);
-        tokio::spawn(
-            Arc::clone(self).authenticate(upgrading, PendingPeer { grant, keys, stranger }),
-        );
+        env::spawn(Arc::clone(self).authenticate(upgrading, PendingPeer { grant, keys, stranger }));
 
         let mut response = super::plain(StatusCode::SWITCHING_PROTOCOLS, "");
         let headers = response.headers_mut();

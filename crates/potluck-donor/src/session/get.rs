@@ -7,6 +7,7 @@ use crate::store::{FoundChunk, StoreRefusal};
 use potluck_core::chunk::ChunkName;
 use potluck_core::merkle::whole_segments;
 use potluck_wire::bulk::{BulkStatus, ChunkPart, FrameError, Reply, SendFileError};
+use potluck_wire::env;
 use potluck_wire::ticket::Ops;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl BulkSession {
     /// not wait for that: it was promised more bytes, and learns of the failure when the connection closes.
     async fn doubt(&self, name: ChunkName) {
         let (store, offload) = (Arc::clone(&self.service.store), self.service.env.offload);
-        tokio::spawn(async move {
+        env::spawn(async move {
             if let Err(why) = offload.run(move || store.verify(&name)).await {
                 tracing::warn!("cannot read chunk {name} back: {why:?}");
             }

@@ -8,6 +8,7 @@ use crate::opener::{NamedInode, closes_for_good, is_alive, process_of, started_s
 use crate::shared_draft::SharedDraft;
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::path::PoolPath;
+use potluck_wire::env;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ impl FileSystem {
             published = &mut publish => published,
             Ok(()) = ended => {
                 let (files, dir) = (Arc::clone(self), self.parent(inode));
-                tokio::spawn(async move {
+                env::spawn(async move {
                     if let Err(why) = publish.await {
                         files.handles().note_failure(dir, why); // the mount's record has it, too
                     }
@@ -299,7 +300,7 @@ impl FileSystem {
         if !is_open && let Some(given) = self.locks.closed(locked) {
             self.closed_are_published().await;
             let locks = Arc::clone(&self.locks);
-            tokio::spawn(async move { locks.give_back(given).await });
+            env::spawn(async move { locks.give_back(given).await });
         }
     }
 

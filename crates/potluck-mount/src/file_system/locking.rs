@@ -10,6 +10,7 @@ use crate::reading::Reading;
 use crate::shared_draft::SharedDraft;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{LOCK_LEASE, LockLevel};
+use potluck_wire::env;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
@@ -211,7 +212,7 @@ impl FileSystem {
             }
             for given in files.locks.to_give_back() {
                 let files = Arc::clone(&files);
-                tokio::spawn(async move { files.give_back(given).await });
+                env::spawn(async move { files.give_back(given).await });
             }
         }
     }

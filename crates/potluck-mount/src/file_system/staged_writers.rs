@@ -8,6 +8,7 @@ use crate::staged_handles::StagedHandles;
 use potluck_core::checkpoint::StagedPlace;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::LockLevel;
+use potluck_wire::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -80,7 +81,7 @@ impl FileSystem {
         };
         self.locks.unlock_all(dir, handle);
         let (locks, writers) = (Arc::clone(&self.locks), Arc::clone(&self.staged_handles));
-        tokio::spawn(async move {
+        env::spawn(async move {
             tokio::time::sleep(KEPT).await;
             {
                 let mut writers = writers.lock().expect("no holder panics");

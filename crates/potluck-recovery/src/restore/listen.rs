@@ -11,6 +11,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
 use potluck_core::size::count;
 use potluck_wire::addresses::{Address, Addresses};
+use potluck_wire::env;
 use potluck_wire::env::Env;
 use potluck_wire::own_addresses::{ToldAddresses, from_this_machine};
 use potluck_wire::serve;
@@ -90,10 +91,10 @@ impl RestoreListener {
         let stopped = async {
             let _ = stopped.await; // a sender that is gone means stop, too
         };
-        let serving = tokio::spawn(serve::serve(Arc::clone(&server), listener, admit, stopped));
+        let serving = env::spawn(serve::serve(Arc::clone(&server), listener, admit, stopped));
         let (tell, visits) = mpsc::unbounded_channel();
         let named = options.visit.clone();
-        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&server), named, tell));
+        let visiting = env::spawn(visit_for_ever(Arc::clone(&server), named, tell));
         let unreached = BTreeMap::new();
         Ok(Self { server, stop, serving, visiting, visits, unreached })
     }

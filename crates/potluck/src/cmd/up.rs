@@ -12,6 +12,7 @@ use crate::{ready, signals};
 use potluck_donor::{Claiming, STATE_FILES};
 use potluck_wire::addresses::{Address, Addresses, DONOR_PORT};
 use potluck_wire::control::Invite;
+use potluck_wire::env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::own_addresses::from_this_machine;
@@ -61,7 +62,7 @@ pub async fn run(
     let address = manager.address();
     let place = beside(address, &SettingsFile::read(Daemon::Manager, &manager_dir)?);
     let (stop_manager, manager_stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(manager.run(async {
+    let serving = env::spawn(manager.run(async {
         let _ = manager_stopped.await; // a dropped sender means stop as well
     }));
 
