@@ -513,6 +513,7 @@ fn unreachable(unreached: &NoneReached<io::Error>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Callers;
     use crate::net::{BoxFuture, Net, SystemNet};
     use serde::{Deserialize, Serialize};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -536,6 +537,8 @@ mod tests {
 
     impl Call for Ask {
         const NAME: &'static str = "ask";
+        const BY: Callers = Callers::Everybody;
+        const WHAT: &'static str = "asking";
         const DEADLINE: Duration = Duration::from_secs(120);
         type Reply = Answer;
     }

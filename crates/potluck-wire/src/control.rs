@@ -97,6 +97,7 @@ pub use writing::{
     Renewed, Reserve, Reserved,
 };
 
+use crate::token::Role;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -108,6 +109,10 @@ pub const MAX_MESSAGE: usize = 96 << 20;
 pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The last part of the path, after `/v1/`.
     const NAME: &'static str;
+    /// The roles of those who may make the call. For calls about spaces, the rights in the space decide further.
+    const BY: Callers;
+    /// What people do when they make the call, such as the command; documents for users do not name calls.
+    const WHAT: &'static str;
     /// The time for which the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
     /// The largest request that is read, in bytes of JSON. The default is enough for calls without lists, which are a
@@ -123,38 +128,59 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
+/// The roles whose members may make a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// Members of any role may make the call.
+    Everybody,
+    /// Users and admins.
+    Users,
+    /// Admins.
+    Admins,
+    /// Donors.
+    Donors,
+    /// A donor for itself or its own machine, an admin for any donor.
+    DonorsAndAdmins,
+}
+
+impl Callers {
+    /// Returns whether members with `role` may make the call.
+    pub fn include(self, role: Role) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Users => matches!(role, Role::User | Role::Admin),
+            Self::Admins => role == Role::Admin,
+            Self::Donors => role == Role::Donor,
+            Self::DonorsAndAdmins => matches!(role, Role::Donor | Role::Admin),
+        }
+    }
+}
+
 /// The [`Call::DEADLINE`] of calls that look at all files of the pool, or of a tree. With 10^7 chunks that takes one minute
 /// to five.
 const LOOK_AT_ALL: Duration = Duration::from_secs(600);
 
+/// Declares a call: `call!(Pin => Done, "pin", Users, "`potluck pin` or `unpin`")`, and behind that what is not as usual.
 macro_rules! call {
-    ($request:ident => $reply:ty, $name:literal) => {
+    ($request:ident => $reply:ty, $name:literal, $by:ident, $what:literal $($term:tt)*) => {
         impl Call for $request {
             const NAME: &'static str = $name;
+            const BY: Callers = Callers::$by;
+            const WHAT: &'static str = $what;
             type Reply = $reply;
+            call!(@ $($term)*);
         }
     };
-    ($request:ident => $reply:ty, $name:literal, at most $most:expr) => {
-        impl Call for $request {
-            const NAME: &'static str = $name;
-            const MOST_BODY: usize = $most;
-            type Reply = $reply;
-        }
+    (@) => {};
+    (@, at most $most:expr) => {
+        const MOST_BODY: usize = $most;
     };
-    ($request:ident => $reply:ty, $name:literal, within $deadline:expr) => {
-        impl Call for $request {
-            const NAME: &'static str = $name;
-            const DEADLINE: Duration = $deadline;
-            type Reply = $reply;
-        }
+    (@, within $deadline:expr) => {
+        const DEADLINE: Duration = $deadline;
     };
-    ($request:ident => $reply:ty, $name:literal, once) => {
-        impl Call for $request {
-            const NAME: &'static str = $name;
-            type Reply = $reply;
-            fn is_repeatable(&self) -> bool {
-                false
-            }
+    (@, once) => {
+        fn is_repeatable(&self) -> bool {
+            false
         }
     };
 }

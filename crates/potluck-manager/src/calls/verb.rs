@@ -1,7 +1,7 @@
 //! The calls by name, as they are checked for access and dispatched.
 
 use potluck_wire::bodies::BodyLimits;
-use potluck_wire::control::{self, Call};
+use potluck_wire::control::{self, Call, Callers};
 
 macro_rules! verbs {
     ($($verb:ident)*) => {
@@ -24,6 +24,16 @@ macro_rules! verbs {
             /// Returns the name of the call in paths.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
+            }
+
+            /// Returns the roles of those who may make the call.
+            pub fn by(self) -> Callers {
+                match self { $(Self::$verb => <control::$verb as Call>::BY,)* }
+            }
+
+            /// Returns what people do when they make the call.
+            pub fn what(self) -> &'static str {
+                match self { $(Self::$verb => <control::$verb as Call>::WHAT,)* }
             }
 
             /// Returns the bounds on the body of the call's requests.

@@ -1,6 +1,6 @@
 //! The audit log: what was refused to whom, and who changed what others may do.
 
-use super::{Call, call};
+use super::{Call, Callers, call};
 use crate::token::Role;
 use potluck_core::ids::MemberId;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct AuditRead {
     #[serde(default)]
     pub after: Option<u64>,
 }
-call!(AuditRead => AuditPage, "audit");
+call!(AuditRead => AuditPage, "audit", Admins, "`potluck audit`");
 
 /// A part of the audit log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

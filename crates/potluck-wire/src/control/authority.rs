@@ -1,6 +1,6 @@
 //! Calls about the pool's authority, which certifies its members.
 
-use super::{Call, MemberAbout, call};
+use super::{Call, Callers, MemberAbout, call};
 use potluck_core::chunk::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct AuthorityReplace {
     /// The step that the caller asks for.
     pub step: AuthorityStep,
 }
-call!(AuthorityReplace => AuthorityState, "replace-authority");
+call!(AuthorityReplace => AuthorityState, "replace-authority", Admins, "`potluck manager rotate-authority`");
 
 /// A step of replacing the pool's authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Checkpoints: files that are staged out of sight, and become visible at one moment.
 
-use super::{Call, Condition, Done, call};
+use super::{Call, Callers, Condition, Done, call};
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 use potluck_core::path::PoolPath;
@@ -17,7 +17,7 @@ pub struct CheckpointBegin {
     /// What the commit makes of the files.
     pub style: CommitStyle,
 }
-call!(CheckpointBegin => CheckpointBegun, "checkpoint-begin");
+call!(CheckpointBegin => CheckpointBegun, "checkpoint-begin", Users, "`potluck ckpt`");
 
 /// A checkpoint that is open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct CheckpointCommit {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub even_if_open: bool,
 }
-call!(CheckpointCommit => CheckpointCommitted, "checkpoint-commit");
+call!(CheckpointCommit => CheckpointCommitted, "checkpoint-commit", Users, "`potluck ckpt`");
 
 /// A checkpoint that is visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,12 +70,12 @@ pub struct CheckpointAbort {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub if_empty: bool,
 }
-call!(CheckpointAbort => Done, "checkpoint-abort");
+call!(CheckpointAbort => Done, "checkpoint-abort", Users, "`potluck ckpt`");
 
 /// Lists the checkpoints that are open in the spaces that the caller may list.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct CheckpointList {}
-call!(CheckpointList => Checkpoints, "checkpoint-list");
+call!(CheckpointList => Checkpoints, "checkpoint-list", Users, "`potluck ckpt`");
 
 /// The reply to [`CheckpointList`]: the open checkpoints, in the order in which they began, and those that the caller
 /// committed lately.

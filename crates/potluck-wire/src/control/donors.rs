@@ -1,6 +1,6 @@
 //! The calls of donors: their reports, and the orders for them.
 
-use super::{Call, Done, call};
+use super::{Call, Callers, Done, call};
 use crate::addresses::{Address, Addresses};
 use crate::error::Failure;
 use crate::packed::{Packed, PackedRecord};
@@ -68,7 +68,7 @@ pub struct Register {
     #[serde(default)]
     pub registered_before: bool,
 }
-call!(Register => Registered, "register");
+call!(Register => Registered, "register", Donors, "what a donor reports");
 
 impl Register {
     /// Returns the addresses at which others reach a donor that calls from `peer`. That address comes first, because
@@ -197,7 +197,7 @@ pub struct Inventory {
     /// True if this was the last page: what was not listed since page 0 is not there.
     pub last: bool,
 }
-call!(Inventory => Done, "inventory", at most 1 << 20);
+call!(Inventory => Done, "inventory", Donors, "what a donor reports", at most 1 << 20);
 
 /// The number of holdings of one [`Inventory`] page.
 pub const INVENTORY_PAGE: usize = 16_384;
@@ -360,6 +360,8 @@ pub struct Scrubbed {
 }
 impl Call for Heartbeat {
     const NAME: &'static str = "heartbeat";
+    const BY: Callers = Callers::Donors;
+    const WHAT: &'static str = "what a donor reports";
     const MOST_BODY: usize = 4 << 20;
     const DEADLINE: Duration = Duration::from_secs(5);
     type Reply = HeartbeatReply;
@@ -371,7 +373,7 @@ pub struct Locate {
     /// The donor that is looked for.
     pub donor: DonorId,
 }
-call!(Locate => Located, "locate");
+call!(Locate => Located, "locate", Donors, "what a donor reports");
 
 /// The addresses of a donor that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The calls about who may do what in spaces, and about groups of members.
 
-use super::{Call, Done, call};
+use super::{Call, Callers, Done, call};
 use potluck_core::ids::MemberId;
 use potluck_core::rights::{Grantee, Rights};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct SpaceGrant {
     /// The rights that are granted.
     pub rights: Rights,
 }
-call!(SpaceGrant => Granted, "space-grant");
+call!(SpaceGrant => Granted, "space-grant", Users, "`potluck space grant` or `revoke`");
 
 /// Takes away rights in a space that were granted (members who manage the space).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct SpaceRevoke {
     /// The rights that are taken away.
     pub rights: Rights,
 }
-call!(SpaceRevoke => Granted, "space-revoke");
+call!(SpaceRevoke => Granted, "space-revoke", Users, "`potluck space grant` or `revoke`");
 
 /// The rights that somebody was granted in a space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct SpaceWho {
     /// The name of the space.
     pub space: String,
 }
-call!(SpaceWho => SpaceGrants, "space-who");
+call!(SpaceWho => SpaceGrants, "space-who", Users, "`potluck space ls` or `who`");
 
 /// All grants in a space. Admins may do all and need none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ pub struct GroupCreate {
     /// The name of the group.
     pub name: String,
 }
-call!(GroupCreate => Done, "group-create", once);
+call!(GroupCreate => Done, "group-create", Admins, "`potluck group`", once);
 
 /// Removes a group, with all that was granted to it (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub struct GroupRemove {
     /// The name of the group.
     pub name: String,
 }
-call!(GroupRemove => Done, "group-remove", once);
+call!(GroupRemove => Done, "group-remove", Admins, "`potluck group`", once);
 
 /// Puts members into a group, and takes others out (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -86,12 +86,12 @@ pub struct GroupChange {
     #[serde(default)]
     pub remove: Vec<String>,
 }
-call!(GroupChange => Done, "group-change", at most 1 << 20);
+call!(GroupChange => Done, "group-change", Admins, "`potluck group`", at most 1 << 20);
 
 /// Lists the groups (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GroupList {}
-call!(GroupList => MemberGroups, "groups");
+call!(GroupList => MemberGroups, "groups", Admins, "`potluck group`");
 
 /// All groups that admins made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

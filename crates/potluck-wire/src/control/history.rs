@@ -1,7 +1,7 @@
 //! The calls about old versions, and about files, directories and links that were removed and are kept; also those
 //! about snapshots of directories.
 
-use super::{Call, Done, ListedEntry, call};
+use super::{Call, Callers, Done, ListedEntry, call};
 use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct KeptList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
-call!(KeptList => KeptListed, "kept-list");
+call!(KeptList => KeptListed, "kept-list", Users, "`potluck versions` or `trash ls`");
 
 /// A page of old versions and removed entries that are kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub struct BringBack {
     #[serde(default)]
     pub removed: bool,
 }
-call!(BringBack => BroughtBackAs, "bring-back", once);
+call!(BringBack => BroughtBackAs, "bring-back", Users, "`potluck revert` or `undelete`", once);
 
 /// The reply to a call that brought something back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ pub struct LetGo {
     /// The numbers of the things that are let go, at most [`MOST_LET_GO`].
     pub numbers: Vec<VersionId>,
 }
-call!(LetGo => Done, "let-go");
+call!(LetGo => Done, "let-go", Users, "`potluck trash empty`");
 
 /// Takes a snapshot of a directory, which is read below it from then on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub struct SnapshotTake {
     /// The name of the snapshot.
     pub name: String,
 }
-call!(SnapshotTake => SnapshotAbout, "snapshot-take", once);
+call!(SnapshotTake => SnapshotAbout, "snapshot-take", Users, "`potluck snapshot`", once);
 
 /// Removes a snapshot of a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ pub struct SnapshotRemove {
     /// The name of the snapshot.
     pub name: String,
 }
-call!(SnapshotRemove => Done, "snapshot-remove", once);
+call!(SnapshotRemove => Done, "snapshot-remove", Users, "`potluck snapshot`", once);
 
 /// Asks for the snapshots of a directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -133,7 +133,7 @@ pub struct SnapshotList {
     /// The path of the directory.
     pub dir: PoolPath,
 }
-call!(SnapshotList => Snapshots, "snapshot-list");
+call!(SnapshotList => Snapshots, "snapshot-list", Users, "`potluck snapshot`");
 
 /// The snapshots of a directory, the oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

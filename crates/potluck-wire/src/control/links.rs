@@ -1,6 +1,6 @@
 //! Making symbolic links.
 
-use super::{Call, Condition};
+use super::{Call, Callers, Condition};
 use crate::error::Failure;
 use potluck_core::attributes::{FileOwner, FileTime};
 use potluck_core::link_target::{LinkTarget, MAX_TARGET};
@@ -21,6 +21,8 @@ pub struct MakeLinks {
 }
 impl Call for MakeLinks {
     const NAME: &'static str = "make-links";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "changing files";
     const MOST_BODY: usize = MAX_LINKS * 2 * (MAX_PATH + MAX_TARGET);
     type Reply = MadeLinks;
     /// Returns true where links are made whatever is there: a repeated call then replaces its own links.

@@ -1,7 +1,7 @@
 //! Locks of files. A mount has the authority over the locks of a file from the manager, and arbitrates between the
 //! programs of its machine by itself (docs/notes/0014-locks-between-mounts.md).
 
-use super::{Call, Done, MAX_MESSAGE, call};
+use super::{Call, Callers, Done, MAX_MESSAGE, call};
 use potluck_core::ids::LockHolderId;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,8 @@ pub struct LockTake {
 }
 impl Call for LockTake {
     const NAME: &'static str = "lock-take";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "locking files";
     const DEADLINE: Duration = LOCK_WAIT.saturating_mul(3);
     type Reply = LockTaken;
 }
@@ -94,6 +96,8 @@ pub struct LockKeep {
 }
 impl Call for LockKeep {
     const NAME: &'static str = "lock-keep";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "locking files";
     /// The most bytes of a call: all 65 536 authorities that a member may have, with one holder, if their paths have
     /// 1400 bytes on average, and 20 000 with the longest paths.
     const MOST_BODY: usize = MAX_MESSAGE;
@@ -130,7 +134,7 @@ pub struct LockGive {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<LockLevel>,
 }
-call!(LockGive => Done, "lock-give");
+call!(LockGive => Done, "lock-give", Users, "locking files");
 
 /// Reserves a name for a file that a program makes with `O_EXCL`, until the file is published, or the holder frees the
 /// name or is not heard for [`LOCK_LEASE`]. Meanwhile no other holder gets the name, and nobody sees it. The caller needs
@@ -145,7 +149,7 @@ pub struct NameReserve {
     /// The path of the file that is made.
     pub path: PoolPath,
 }
-call!(NameReserve => NameReserved, "name-reserve");
+call!(NameReserve => NameReserved, "name-reserve", Users, "writing files");
 
 /// The outcome of [`NameReserve`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,7 +173,7 @@ pub struct NameFree {
     /// The path that was reserved.
     pub path: PoolPath,
 }
-call!(NameFree => Done, "name-free");
+call!(NameFree => Done, "name-free", Users, "writing files");
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Calls about who belongs to the pool: joining, invitations, members, finding the manager.
 
-use super::{Call, Done, LOOK_AT_ALL, call};
+use super::{Call, Callers, Done, LOOK_AT_ALL, call};
 use crate::addresses::Addresses;
 use crate::packed::Blob;
 use crate::token::Role;
@@ -24,7 +24,7 @@ pub struct Join {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<Digest>,
 }
-call!(Join => Joined, "join", once);
+call!(Join => Joined, "join", Everybody, "`potluck join`", once);
 
 /// The membership of somebody who joined, with the certificates that prove it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct Invite {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
-call!(Invite => Invited, "invite", once);
+call!(Invite => Invited, "invite", DonorsAndAdmins, "`potluck invite`", once);
 
 /// The secret of a fresh token; the caller knows the rest of the token itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ pub struct Invited {
 /// Lists the tokens that can be used, and those that could until lately (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvitationList {}
-call!(InvitationList => Invitations, "invitations");
+call!(InvitationList => Invitations, "invitations", Admins, "`potluck invite`");
 
 /// The tokens that can be used, or could until lately, and whether they were used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -106,12 +106,12 @@ pub struct InvitationRemove {
     /// The number of the invitation.
     pub invitation: u32,
 }
-call!(InvitationRemove => Done, "uninvite");
+call!(InvitationRemove => Done, "uninvite", Admins, "`potluck invite`");
 
 /// Lists all members that ever were (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MemberList {}
-call!(MemberList => Members, "members");
+call!(MemberList => Members, "members", Admins, "`potluck members`");
 
 /// All members of the pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -154,12 +154,12 @@ pub struct Leave {
     /// The digest of the list of files that the donor's owner agreed to lose ([`super::GivingBack::listing`]).
     pub agreed: Option<Digest>,
 }
-call!(Leave => Done, "leave", within LOOK_AT_ALL);
+call!(Leave => Done, "leave", Everybody, "`potluck leave`", within LOOK_AT_ALL);
 
 /// Asks for what helps to find the manager when it has moved (all members).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Find {}
-call!(Find => Found, "find");
+call!(Find => Found, "find", Everybody, "`potluck find-manager`");
 
 /// The facts that help to find the manager when it has moved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -194,6 +194,8 @@ impl Revoke {
 }
 impl Call for Revoke {
     const NAME: &'static str = "revoke";
+    const BY: Callers = Callers::Admins;
+    const WHAT: &'static str = "`potluck members`";
     const DEADLINE: Duration = LOOK_AT_ALL;
     type Reply = Done;
     fn is_repeatable(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The calls about names, and about the files, directories and links that names lead to.
 
-use super::{Call, Condition, Done, DonorState, QuotaUse, call};
+use super::{Call, Callers, Condition, Done, DonorState, QuotaUse, call};
 use crate::error::{Failure, code};
 use potluck_core::attributes::{
     AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
@@ -101,7 +101,7 @@ pub struct List {
     #[serde(default)]
     pub after: Option<String>,
 }
-call!(List => Listing, "list");
+call!(List => Listing, "list", Users, "looking at files");
 
 /// A page of a listing: entries in order of their names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ pub struct Stat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
-call!(Stat => Stated, "stat");
+call!(Stat => Stated, "stat", Users, "looking at files");
 
 /// The most chunks of one file that are described.
 pub const MOST_DESCRIBED: usize = 100_000;
@@ -363,6 +363,8 @@ fn dir_permissions() -> Permissions {
 
 impl Call for MakeDir {
     const NAME: &'static str = "make-dir";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "changing files";
     type Reply = NamesChanged;
     /// Returns true where a directory that is there is accepted: a repeated call then accepts its own.
     fn is_repeatable(&self) -> bool {
@@ -392,7 +394,7 @@ pub struct SetAttributes {
     #[serde(flatten)]
     pub attributes: AttributesToSet,
 }
-call!(SetAttributes => Done, "set-attributes");
+call!(SetAttributes => Done, "set-attributes", Users, "changing files");
 
 /// Moves a file, directory or link inside a space, atomically. It replaces a file or link by a file or link, and an
 /// empty directory by a directory.
@@ -413,7 +415,7 @@ pub struct Move {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub soon: bool,
 }
-call!(Move => NamesChanged, "move", once);
+call!(Move => NamesChanged, "move", Users, "changing files", once);
 
 /// Copies a file, or page by page a tree, inside the pool without moving its bytes: the copies are versions of the
 /// same chunks. A copy between spaces is possible only where neither is sealed, because each has its own key. A
@@ -444,6 +446,8 @@ pub struct CopyFiles {
 }
 impl Call for CopyFiles {
     const NAME: &'static str = "copy-files";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "changing files";
     const DEADLINE: Duration = Duration::from_secs(30);
     type Reply = CopiedFiles;
 }
@@ -522,7 +526,7 @@ pub struct Remove {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub soon: bool,
 }
-call!(Remove => Removed, "remove", once);
+call!(Remove => Removed, "remove", Users, "changing files", once);
 
 /// The entry that a name which is to be removed must lead to, because somebody may have put something else there
 /// without the caller's knowing.
@@ -563,7 +567,7 @@ pub struct Removed {
 /// Waits until no power cut undoes what was changed before, by whoever.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SyncChanges {}
-call!(SyncChanges => Done, "sync");
+call!(SyncChanges => Done, "sync", Users, "writing files");
 
 /// Adds up the sizes of a part of a file or tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -574,7 +578,7 @@ pub struct Usage {
     #[serde(default)]
     pub after: Option<UsedUpTo>,
 }
-call!(Usage => Used, "usage");
+call!(Usage => Used, "usage", Users, "looking at files");
 
 /// A place in a tree up to which it is added up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The calls about quotas.
 
-use super::{Call, Done, call};
+use super::{Call, Callers, Done, call};
 use potluck_core::quota::{Quota, QuotaChange, QuotaOf};
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ pub struct QuotaSet {
     /// The change of the quota's limits. Files that are stored already stay.
     pub change: QuotaChange,
 }
-call!(QuotaSet => Done, "quota-set");
+call!(QuotaSet => Done, "quota-set", Admins, "`potluck quota set`");
 
 /// Lists quotas: admins see all, others their own and those of the spaces that they may list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QuotaList {}
-call!(QuotaList => Quotas, "quotas");
+call!(QuotaList => Quotas, "quotas", Users, "`potluck quota ls`");
 
 /// Quotas, each with what is used of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

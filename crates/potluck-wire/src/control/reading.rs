@@ -2,7 +2,7 @@
 
 use super::DonorAccess;
 use super::names::is_none;
-use super::{Call, Done, call};
+use super::{Call, Callers, Done, call};
 use crate::packed::{Blob, Packed, PackedRecord};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
@@ -33,7 +33,7 @@ pub struct Open {
     #[serde(default)]
     pub leased: bool,
 }
-call!(Open => Opened, "open");
+call!(Open => Opened, "open", Users, "reading files");
 
 /// Opens a part of a file that is made of parts and was opened before. The part can be opened for a while after the
 /// file was replaced or removed.
@@ -46,7 +46,7 @@ pub struct OpenPart {
     /// The number of the part, from 0.
     pub number: u32,
 }
-call!(OpenPart => Opened, "open-part");
+call!(OpenPart => Opened, "open-part", Users, "reading files");
 
 /// Renews the leases of versions that the caller opened with [`Open::leased`] and still has open. It is to be called
 /// three times a minute.
@@ -60,7 +60,7 @@ pub struct RenewLeases {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorId>,
 }
-call!(RenewLeases => RenewedLeases, "renew-leases", at most 1 << 20);
+call!(RenewLeases => RenewedLeases, "renew-leases", Users, "reading files", at most 1 << 20);
 
 /// The leases that could not be renewed, and the new tickets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -228,7 +228,7 @@ pub struct Report {
     /// The fault of the copy.
     pub fault: CopyFault,
 }
-call!(Report => Reported, "report");
+call!(Report => Reported, "report", Users, "reading files");
 
 /// The manager's reply to a report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -245,7 +245,7 @@ pub struct Unreached {
     /// The donor that does not answer.
     pub donor: DonorId,
 }
-call!(Unreached => Done, "unreached");
+call!(Unreached => Done, "unreached", Users, "reading files");
 
 /// The way in which a copy failed its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Room that is reserved for what is going to be written.
 
-use super::{Call, Done, call};
+use super::{Call, Callers, Done, call};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct RoomReserve {
     /// The time that the reservation lasts, in milliseconds.
     pub for_ms: u64,
 }
-call!(RoomReserve => RoomReservation, "room-reserve", once);
+call!(RoomReserve => RoomReservation, "room-reserve", Users, "`potluck reserve`", once);
 
 /// Room that is reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct RoomReservationList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PoolPath>,
 }
-call!(RoomReservationList => RoomReservations, "room-reservation-list");
+call!(RoomReservationList => RoomReservations, "room-reservation-list", Users, "`potluck reserve`");
 
 /// Reservations, in the order in which they end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -61,4 +61,4 @@ pub struct RoomRelease {
     /// The identifier of the reservation.
     pub id: SessionId,
 }
-call!(RoomRelease => Done, "room-release");
+call!(RoomRelease => Done, "room-release", Users, "`potluck reserve`");

@@ -1,7 +1,7 @@
 //! The calls by which people inspect and control what keeps data safe: policies, repair, the give-back, absence and
 //! trust of donors, scrub, garbage collection, and the check of files.
 
-use super::{Call, Done, LOOK_AT_ALL, call};
+use super::{Call, Callers, Done, LOOK_AT_ALL, call};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
@@ -25,7 +25,7 @@ pub struct PolicySet {
     #[serde(default)]
     pub dry_run: bool,
 }
-call!(PolicySet => PolicyChanged, "policy-set", within LOOK_AT_ALL);
+call!(PolicySet => PolicyChanged, "policy-set", Users, "`potluck policy set`", within LOOK_AT_ALL);
 
 /// The effects of a change of policy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub struct PolicyChanged {
 /// Asks for the state of repair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RepairStatus {}
-call!(RepairStatus => RepairState, "repair-status");
+call!(RepairStatus => RepairState, "repair-status", Users, "`potluck repair status`");
 
 /// Tells repair to pause, to go on or to hurry (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct RepairControl {
     /// The action to take.
     pub action: RepairAction,
 }
-call!(RepairControl => RepairState, "repair-control");
+call!(RepairControl => RepairState, "repair-control", Admins, "`potluck repair now`, `pause` or `resume`");
 
 /// An action that repair can be told to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ pub struct GiveBack {
     #[serde(default)]
     pub cancel: bool,
 }
-call!(GiveBack => GivingBack, "give-back", within LOOK_AT_ALL);
+call!(GiveBack => GivingBack, "give-back", DonorsAndAdmins, "`potluck give-back` or `drain`", within LOOK_AT_ALL);
 
 /// Asks what it would mean if donors left, all of them together, or if one of them held less. Nothing begins. A donor
 /// may ask only for sets that it is part of, and is told the paths of files that lie on it.
@@ -173,7 +173,7 @@ pub struct Departing {
     /// The number of bytes that leave each donor, to other donors first; `None` for all that they hold.
     pub over: Option<u64>,
 }
-call!(Departing => GivingBack, "departing", within LOOK_AT_ALL);
+call!(Departing => GivingBack, "departing", DonorsAndAdmins, "`potluck give-back` or `drain`", within LOOK_AT_ALL);
 
 /// Asks for the progress of a give-back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -182,7 +182,7 @@ pub struct GiveBackStatus {
     #[serde(default)]
     pub donor: Option<DonorId>,
 }
-call!(GiveBackStatus => GivingBack, "give-back-status");
+call!(GiveBackStatus => GivingBack, "give-back-status", DonorsAndAdmins, "`potluck give-back` or `drain`");
 
 /// The progress of a give-back at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -328,7 +328,7 @@ pub struct Away {
     /// The milliseconds from now for which the donor is away; 0 ends its absence.
     pub for_ms: u64,
 }
-call!(Away => Done, "away");
+call!(Away => Done, "away", DonorsAndAdmins, "`potluck away` or `nodes away`");
 
 /// Trusts a donor again that was quarantined (admins). What it holds is verified by others first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -336,7 +336,7 @@ pub struct Trust {
     /// The donor that is to be trusted.
     pub donor: DonorId,
 }
-call!(Trust => Done, "trust");
+call!(Trust => Done, "trust", Admins, "`potluck nodes trust`");
 
 /// The least rate, in bytes a second, at which a donor reads back what it holds: a small store is done in hours.
 pub const SLOWEST_SCRUB: u64 = 64 << 10;
@@ -350,20 +350,20 @@ pub struct ScrubNow {
     /// The rate of reading of each donor in bytes a second, at least [`SLOWEST_SCRUB`].
     pub rate: u64,
 }
-call!(ScrubNow => Done, "scrub-now");
+call!(ScrubNow => Done, "scrub-now", Admins, "`potluck scrub now`");
 
 /// Lets garbage collection go on after a catalog was restored (admins): chunks that only a newer catalog may have known
 /// are given up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GcResume {}
-call!(GcResume => Done, "gc-resume");
+call!(GcResume => Done, "gc-resume", Admins, "`potluck gc resume`");
 
 /// Has the chunks reclaimed that donors hold and the catalog does not know (admins). The donors that are there list
 /// what they hold anew, and chunks that no file uses and no session has offered are deleted like everything that is
 /// not used. The call is refused during a GC freeze.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReclaimUnknown {}
-call!(ReclaimUnknown => ReclaimingUnknown, "reclaim-unknown");
+call!(ReclaimUnknown => ReclaimingUnknown, "reclaim-unknown", Admins, "`potluck gc unknown reclaim`");
 
 /// The donors whose unknown chunks are going to be reclaimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -388,7 +388,7 @@ pub struct Fsck {
     #[serde(default)]
     pub after: Option<String>,
 }
-call!(Fsck => FsckReport, "fsck");
+call!(Fsck => FsckReport, "fsck", Users, "`potluck fsck`");
 
 /// The files that are not as safe as they should be.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

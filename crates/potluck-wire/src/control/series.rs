@@ -1,6 +1,6 @@
 //! Series of steps, such as the checkpoints of a run, of which old ones are purged.
 
-use super::{Call, Done, LOOK_AT_ALL, call};
+use super::{Call, Callers, Done, LOOK_AT_ALL, call};
 use potluck_core::attributes::FileTime;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{PurgeReason, SeriesRule};
@@ -16,7 +16,7 @@ pub struct SeriesPurge {
     #[serde(default)]
     pub dry_run: bool,
 }
-call!(SeriesPurge => SeriesSteps, "series-purge", within LOOK_AT_ALL);
+call!(SeriesPurge => SeriesSteps, "series-purge", Users, "`potluck ckpt purge`", within LOOK_AT_ALL);
 
 /// The steps of a series, the newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -66,4 +66,4 @@ pub struct Pin {
     /// True if the file or directory is never purged.
     pub pinned: bool,
 }
-call!(Pin => Done, "pin");
+call!(Pin => Done, "pin", Users, "`potluck pin` or `unpin`");

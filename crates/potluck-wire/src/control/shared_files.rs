@@ -1,7 +1,7 @@
 //! The calls about files that several writers share (docs/notes/0016-shared-writers.md): who writes which bytes, and
 //! whose turn it is to make a version of what all of them wrote.
 
-use super::{Call, call};
+use super::{Call, Callers, call};
 use potluck_core::ids::SharedWriterId;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub struct SharedClaim {
     #[serde(default)]
     pub is_all: bool,
 }
-call!(SharedClaim => SharedClaimed, "shared-claim", at most MOST_CLAIMED * 80);
+call!(SharedClaim => SharedClaimed, "shared-claim", Users, "`potluck write-shared`", at most MOST_CLAIMED * 80);
 
 /// The outcome of [`SharedClaim`]. A range that another writer has is an error that names that writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ pub struct SharedLeave {
     #[serde(default)]
     pub waited_ms: u64,
 }
-call!(SharedLeave => SharedLeft, "shared-leave");
+call!(SharedLeave => SharedLeft, "shared-leave", Users, "`potluck write-shared`");
 
 /// The answer to [`SharedLeave`]: whether the writer that left was the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ pub struct SharedTurn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<SharedTurnOver>,
 }
-call!(SharedTurn => SharedTurnTaken, "shared-turn", at most MOST_CLAIMED * 80);
+call!(SharedTurn => SharedTurnTaken, "shared-turn", Users, "`potluck write-shared`", at most MOST_CLAIMED * 80);
 
 /// The fate of contributions in a turn, by the names of their writers. The ranges that these claimed are free again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub struct SharedWriters {
     /// The path of the file.
     pub path: PoolPath,
 }
-call!(SharedWriters => SharedWritersHeard, "shared-writers");
+call!(SharedWriters => SharedWritersHeard, "shared-writers", Users, "`potluck write-shared`");
 
 /// The writers that the manager has heard, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

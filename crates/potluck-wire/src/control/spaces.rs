@@ -1,6 +1,6 @@
 //! The calls about spaces.
 
-use super::{Call, Done, Opened, call};
+use super::{Call, Callers, Done, Opened, call};
 use potluck_core::ids::VersionId;
 use potluck_core::policy::{Policy, Redundancy};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct SpaceCreate {
     /// The policy of the space. The manager sets the parts that follow the pool's defaults.
     pub policy: Policy,
 }
-call!(SpaceCreate => SpaceCreated, "space-create", once);
+call!(SpaceCreate => SpaceCreated, "space-create", Users, "`potluck space create` or `rm`", once);
 
 /// A space that was made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct SpaceRemove {
     #[serde(default)]
     pub recursive: bool,
 }
-call!(SpaceRemove => Done, "space-remove", once);
+call!(SpaceRemove => Done, "space-remove", Users, "`potluck space create` or `rm`", once);
 
 /// Gives a sealed space a new key (members who manage it), which seals what is written from then on. What is there stays
 /// sealed with the earlier keys until clients have sealed it again ([`OldFiles`], [`super::Condition::SealsAgain`]).
@@ -49,7 +49,7 @@ pub struct SpaceRekey {
     #[serde(default)]
     pub step: RekeyStep,
 }
-call!(SpaceRekey => OldContent, "space-rekey", once);
+call!(SpaceRekey => OldContent, "space-rekey", Users, "`potluck space rekey`", once);
 
 /// A step in the change of a space's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub struct OldFiles {
     #[serde(default)]
     pub after: VersionId,
 }
-call!(OldFiles => OpenedOldFiles, "old-files");
+call!(OldFiles => OpenedOldFiles, "old-files", Users, "`potluck space rekey`");
 
 /// Open files that are sealed with earlier keys. Parts of large files are among them, each as a file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ pub struct OpenedOldFiles {
 /// Lists the spaces that the caller may list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceList {}
-call!(SpaceList => Spaces, "space-list");
+call!(SpaceList => Spaces, "space-list", Users, "`potluck space ls` or `who`");
 
 /// Spaces of the pool.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

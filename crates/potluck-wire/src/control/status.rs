@@ -1,6 +1,8 @@
 //! The calls about the pool as a whole: its state, its alarms, its spaces and donors.
 
-use super::{Call, DiskFault, GivingBack, HealthLevel, QuotaUse, RepairState, Scrubbed, call};
+use super::{
+    Call, Callers, DiskFault, GivingBack, HealthLevel, QuotaUse, RepairState, Scrubbed, call,
+};
 use crate::addresses::Addresses;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_core::load::Load;
@@ -11,18 +13,18 @@ use std::fmt;
 /// Asks for the state of the whole pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {}
-call!(Status => PoolStatus, "status");
+call!(Status => PoolStatus, "status", Users, "`potluck status`");
 
 /// Asks for the state of the pool in one sentence, as fresh as it can be had: donors whose last word is overdue are
 /// waited for, until they are heard or known to be silent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Check {}
-call!(Check => Verdict, "check");
+call!(Check => Verdict, "check", Users, "`potluck status`");
 
 /// Asks for the state of the donor that calls: its owner is told what the pool says of it, and nothing of others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OwnStatus {}
-call!(OwnStatus => OwnDonorStatus, "own-status");
+call!(OwnStatus => OwnDonorStatus, "own-status", Donors, "`potluck lend status`");
 
 /// The state of the donor that asks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

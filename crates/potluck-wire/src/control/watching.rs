@@ -5,7 +5,7 @@
 //! answered as soon as something changed: an answer that was lost is asked for again, and one without news is a
 //! heartbeat (docs/notes/0010-metadata-cache.md).
 
-use super::{Call, EntryKind, ListedEntry, call};
+use super::{Call, Callers, EntryKind, ListedEntry, call};
 use crate::error::Failure;
 use potluck_core::attributes::FileTime;
 use potluck_core::chunk::Digest;
@@ -39,6 +39,8 @@ pub struct Watch {
 }
 impl Call for Watch {
     const NAME: &'static str = "watch";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "looking at files";
     /// The deadline passes soon after the call should have been answered without news, so that a silent connection is
     /// noticed.
     const DEADLINE: Duration = WATCH_WAIT.saturating_mul(3);
@@ -104,7 +106,7 @@ pub struct Refresh {
     /// The directories that are asked about.
     pub dirs: Vec<KnownDir>,
 }
-call!(Refresh => Refreshed, "refresh", at most MAX_REFRESHED * 2048);
+call!(Refresh => Refreshed, "refresh", Users, "looking at files", at most MAX_REFRESHED * 2048);
 
 /// A directory as a client remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

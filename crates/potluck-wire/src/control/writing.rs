@@ -1,6 +1,6 @@
 //! The calls to write files.
 
-use super::{Call, Done, MAX_MESSAGE, call};
+use super::{Call, Callers, Done, MAX_MESSAGE, call};
 use crate::addresses::Addresses;
 use crate::error::{ErrorKind, Failure, code};
 use crate::packed::Blob;
@@ -45,7 +45,7 @@ pub struct Reserve {
     #[serde(default)]
     pub interrupted: Interrupted,
 }
-call!(Reserve => Reserved, "reserve");
+call!(Reserve => Reserved, "reserve", Users, "writing files");
 
 /// What becomes of interrupted uploads where there is too little room beside them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ pub struct Offer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub so_far: Option<GrowingFile>,
 }
-call!(Offer => Offered, "offer", at most 1 << 20);
+call!(Offer => Offered, "offer", Users, "writing files", at most 1 << 20);
 
 /// The offered chunks that need not be sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -188,7 +188,7 @@ pub struct Grow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<GrowingFile>,
 }
-call!(Grow => Grown, "grow", at most 1 << 20);
+call!(Grow => Grown, "grow", Users, "writing files", at most 1 << 20);
 
 /// A file whose size is not known yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -217,7 +217,7 @@ pub struct Renew {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<DonorId>,
 }
-call!(Renew => Renewed, "renew", at most 1 << 20);
+call!(Renew => Renewed, "renew", Users, "writing files", at most 1 << 20);
 
 /// The reply to a session that was renewed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -245,6 +245,8 @@ pub struct Commit {
 }
 impl Call for Commit {
     const NAME: &'static str = "commit";
+    const BY: Callers = Callers::Users;
+    const WHAT: &'static str = "writing files";
     const MOST_BODY: usize = MAX_MESSAGE;
     const DEADLINE: Duration = Duration::from_secs(30);
     type Reply = Committed;
@@ -336,7 +338,7 @@ pub struct LostParts {
     /// The number of the file in its session.
     pub file: u32,
 }
-call!(LostParts => CommittedParts, "lost-parts");
+call!(LostParts => CommittedParts, "lost-parts", Users, "writing files");
 
 /// The parts of a file, some at a time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -398,4 +400,4 @@ pub struct Abort {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
 }
-call!(Abort => Done, "abort");
+call!(Abort => Done, "abort", Users, "writing files");

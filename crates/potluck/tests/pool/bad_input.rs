@@ -4,7 +4,7 @@ use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
 use super::waiting::{DEADLINE, skip, wait_until};
-use potluck_wire::control::Call;
+use potluck_wire::control::{Call, Callers};
 use potluck_wire::token::JoinToken;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -78,6 +78,8 @@ macro_rules! any_text_call {
         }
         impl Call for $name {
             const NAME: &'static str = $call;
+            const BY: Callers = Callers::Users;
+            const WHAT: &'static str = "a test";
             type Reply = Value;
         }
     };
