@@ -84,14 +84,13 @@ async fn open_as_needed(
         Err(failure) if failure.code == code::FULL => {}
         opened => return Ok((opened?, None, items)),
     }
-    let items: Vec<Item> = items.collect();
+    let items = match client.env.offload.run(move || all_repeatable(items)).await {
+        Ok(items) => items,
+        Err(items) => return Ok((Reservation::open(client, reserve).await?, None, items)),
+    };
     let mut tried = false;
     loop {
-        // A stream cannot be read twice.
-        let Some(again) = items.iter().map(Item::again).collect::<Option<Vec<_>>>() else {
-            let session = Reservation::open(client, reserve).await?;
-            return Ok((session, None, Box::new(items.into_iter())));
-        };
+        let again: Vec<Item> = items.iter().filter_map(Item::again).collect();
         let NeededRoom { bytes, offering } =
             need::of_files(client, reserve, Box::new(again.into_iter())).await?;
         let interrupted = Interrupted::GoOn(offering.ids());
@@ -112,6 +111,20 @@ async fn open_as_needed(
         // Donors may not have told yet of the last that a killed upload sent, which takes room twice then.
         tokio::time::sleep(TELLING).await;
     }
+}
+
+/// Takes all items, if their sources can be read more than once. Whoever feeds a stream may wait until it is read, so
+/// after the first one no item is taken: returns all that there are then.
+fn all_repeatable(mut items: Items) -> Result<Vec<Item>, Items> {
+    let mut taken = Vec::new();
+    while let Some(item) = items.next() {
+        let is_stream = item.again().is_none();
+        taken.push(item);
+        if is_stream {
+            return Err(Box::new(taken.into_iter().chain(items)));
+        }
+    }
+    Ok(taken)
 }
 
 impl Session {

@@ -2,9 +2,11 @@
 //! they do not.
 
 use super::content::{arg, assert_same, file, tree_of};
-use super::lab::Lab;
+use super::holes::sparse;
+use super::lab::{Lab, Lending};
 use super::waiting::{DEADLINE, wait_until};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::os::unix::fs::PermissionsExt;
 
 fn lab_with(donors: usize) -> Lab {
@@ -147,6 +149,38 @@ fn between_sealed_spaces_a_copy_goes_through_the_client() {
     lab.cli.ok(&["cp", arg(&from.join("a/large")), "pot://open/f"]);
     let report = lab.cli.json(&["cp", "pot://open/f", "pot://open2/f"]);
     assert_eq!(report["without_moving"], 1, "{report}");
+}
+
+#[test]
+fn a_copy_through_the_client_that_does_not_fit_fails_as_one_from_disk_and_holes_need_no_room() {
+    let mut lab = Lab::manager_only(&[]);
+    lab.lend("donor", Lending { max: "14MiB".into(), ..Lending::default() });
+    lab.wait_live();
+    for space in ["one", "two"] {
+        lab.cli.ok(&["space", "create", space, "--chunk-size", "64KiB"]);
+    }
+    let (input, content) = file(lab.dir(), "input", 1, 8 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://one/large"]);
+    let from_disk = lab.cli.fails(6, &["cp", arg(&input), "pot://two/"]);
+    let through = lab.cli.fails(6, &["cp", "pot://one/large", "pot://two/"]);
+    assert_eq!((through.code, through.message), (from_disk.code, from_disk.message));
+    lab.cli.ok(&["mkdir", "pot://one/dir"]);
+    lab.cli.ok(&["mv", "pot://one/large", "pot://one/dir/"]);
+    lab.cli.fails(6, &["cp", "-r", "pot://one", "pot://two/backup"]);
+    assert_same(&lab.cli.cat("pot://one/dir/large"), &content, "the source");
+    lab.cli.ok(&["rm", "pot://one/dir/large"]);
+    // Whoever may write stores a hole of any length.
+    let hole = lab.dir().join("hole");
+    let local = sparse(&hole, 2, 2 << 40, &[(1 << 40, 100_000)]);
+    lab.cli.ok(&["cp", arg(&hole), "pot://one/hole"]);
+    lab.cli.ok(&["cp", "-r", "pot://one", "pot://two/backup"]);
+    let size = lab.cli.json(&["stat", "pot://two/backup/hole"])["entry"]["size"].as_u64();
+    assert_eq!(size, Some(2 << 40));
+    let range = format!("{}-{}", 1_u64 << 40, (1_u64 << 40) + 99_999);
+    let read = lab.cli.ok(&["cat", "pot://two/backup/hole", "--range", &range]).stdout;
+    let mut expected = vec![0; 100_000];
+    local.read_exact_at(&mut expected, 1 << 40).expect("read");
+    assert_same(&read, &expected, "the data between holes");
 }
 
 #[test]
