@@ -28,10 +28,11 @@ impl Pool {
     /// Calls the manager to begin a write. If it refuses because donors are silent, a client that has reached any donor
     /// before, in any work, asks again for as long as [`RetryLimits::donors`] says, as in the middle of a write: a
     /// mount begins a write for each file that is closed, and its programs know nothing of that. A client that has
-    /// reached no donor gets the refusal at once.
+    /// reached no donor asks for [`STRANGERS`] at most: those of a pool that was just made or started are about to
+    /// report.
     pub(crate) async fn call_to_begin<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         let RetryLimits { at_first, donors, .. } = self.retry_limits;
-        let donors = if self.reached().is_empty() { Duration::ZERO } else { donors };
+        let donors = if self.reached().is_empty() { donors.min(STRANGERS) } else { donors };
         self.repeat(request, |failure| match failure.code.as_str() {
             code::NO_MANAGER => at_first,
             code::DONORS_SILENT => donors,

@@ -119,6 +119,24 @@ fn a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for_a2() {
 }
 
 #[test]
+fn a_put_that_begins_before_any_donor_is_there_waits_for_them() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.kill_donor("donor-1");
+    wait_until("the dead donor to be noticed", DEADLINE, || lab.cli.live_donors().is_empty());
+    let (input, content) = file(lab.dir(), "input", 5, 1 << 20);
+    let mut put = lab.cli.start(&["cp", arg(&input), "pot://lab/f"]);
+    wait_until("it to say that it waits", DEADLINE, || {
+        assert!(put.ended().is_none(), "{}", lab.cli.said_by_the_last());
+        lab.cli.said_by_the_last().contains("can be written to now; waiting for up to 10s")
+    });
+    lab.start_donor("donor-1");
+    let code = code_of(put.end("the put"));
+    assert_eq!(code, 0, "{}", lab.cli.said_by_the_last());
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
+}
+
+#[test]
 fn a_put_whose_donors_stay_away_ends_at_its_retry_limit_and_what_was_sent_is_kept() {
     let (lab, taps) = pool(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
