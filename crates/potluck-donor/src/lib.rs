@@ -72,7 +72,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::{ClaimRequest, KnownStore, Store};
+use store::{ClaimRequest, KnownStore, Store, is_claimed};
 use tokio::sync::watch;
 
 /// The default time in which all chunks are read back once: silent faults of a disk are found while there are still
@@ -237,7 +237,17 @@ impl Donor {
         }
         // Steps that can fail without a store come first, so that a failure leaves no store behind.
         let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
-        let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
+        let listener = match env.net.listen(&config.listen).await {
+            Ok(listener) => listener,
+            Err(why) => {
+                // The port is taken by whoever lends the directory already, more often than by others.
+                let (disk, dir) = (Arc::clone(&disk), config.dir.clone());
+                return Err(match env.offload.run(move || is_claimed(&*disk, &dir)).await {
+                    true => StoreError::Locked(config.dir).into(),
+                    false => cannot_listen(why),
+                });
+            }
+        };
         let address = listener.local_addr().map_err(cannot_listen)?;
         let told = ToldAddresses::of(&*env.net, address, &config.advertise).await?;
         let OpenedDonor { state, store, scrub } = {

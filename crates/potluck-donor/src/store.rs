@@ -40,7 +40,9 @@ pub(crate) use found::FoundChunk;
 pub(crate) use incoming::{IncomingChunk, NotPlaced};
 pub(crate) use inventory::{Cursor, ListedAhead};
 pub(crate) use layout::{StoreLayout, chunk_of};
-pub(crate) use marker::{ClaimRequest, KnownStore, StoreClaim, StoreId, claim, make_dirs};
+pub(crate) use marker::{
+    ClaimRequest, KnownStore, StoreClaim, StoreId, claim, is_claimed, make_dirs,
+};
 pub use marker::{Claiming, Owner, StoreError};
 pub use removal::{StoreRemoved, remove, stored_chunks};
 pub(crate) use trailer::ChunkOrigin;

@@ -104,8 +104,8 @@ pub enum StoreError {
         /// The error of the system.
         why: io::Error,
     },
-    /// Another donor has the directory.
-    #[error("another donor is running on {}: stop it first, or lend another directory", .0.display())]
+    /// A process lends the directory.
+    #[error("{} is lent already, by a process that is running: stop that first, or lend another directory", .0.display())]
     Locked(PathBuf),
     /// The directory has no marker, and is not empty.
     #[error("{} is not empty and not a Potluck store: lend an empty directory, so that your files and the pool's never mix", .0.display())]
@@ -259,6 +259,11 @@ pub(crate) fn claim(
     // Only now is it known to be Potluck's: one that its owner made, with any umask, is closed to others, too.
     disk.make_dir(dir).map_err(|why| layout.failed("closing the directory to others", why))?;
     Ok(StoreClaim { layout, id, lock })
+}
+
+/// Returns whether a process has the store in this directory.
+pub(crate) fn is_claimed(disk: &dyn Disk, dir: &Path) -> bool {
+    lock(disk, dir).is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Returns whether the store that a donor remembers is where it was.

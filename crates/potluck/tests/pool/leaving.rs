@@ -194,7 +194,7 @@ fn a_machine_joins_once_lends_once_and_leaves_without_a_trace() {
     bench.sh(&format!("potluck join {} --state /tmp/second --name second", invite())).ok();
     bench.sh("mkdir /mnt/again && mount --bind /data/lent /mnt/again").ok();
     let again = bench.sh("potluck lend /mnt/again --state /tmp/second --listen 0.0.0.0:7702");
-    assert!(again.exits(10).stderr.contains("another donor is running"));
+    assert!(again.exits(10).stderr.contains("is lent already"));
     bench.sh("umount /mnt/again").ok();
 
     // A service that was installed goes, too; nothing that was removed is started again.

@@ -65,7 +65,7 @@ fn two_processes_never_share_a_directory() {
     let (lent, state) = (lab.lent("donor-1").0, lab.dir().join("donor-1/state"));
     let ran = lab.cli.run(&["lend", arg(&lent), "--state", arg(&state), "--max", "1GiB"]);
     assert_ne!(ran.code, 0);
-    assert!(ran.stderr.contains("another donor"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is lent already, by a process"), "{}", ran.stderr);
 }
 
 #[test]

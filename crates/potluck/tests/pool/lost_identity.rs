@@ -30,7 +30,7 @@ fn a_store_is_lent_under_no_second_identity_and_by_no_second_name() {
         cli.fails(10, &["lend", dir, "--state", arg(&second), "--listen", "127.0.0.1:0"])
     };
     // The directory is refused while its donor runs, and when it does not.
-    assert!(lend(&lab.cli, arg(&link)).message.contains("another donor is running"));
+    assert!(lend(&lab.cli, arg(&link)).message.contains("is lent already"));
     lab.kill_donor("donor-1");
     for dir in [&lent, &link] {
         let why = lend(&lab.cli, arg(dir));
