@@ -2,10 +2,11 @@
 //!
 //! The greedy space fit (docs/papers.md, FreeLoader): sort the donors by free space, stripe over the top `width` as far
 //! as the smallest of them allows, re-sort, and repeat for the overflow, with a smaller width when fewer have room.
-//! Three things are added. Copies lie on distinct donors, and in distinct domains where there are enough: by label or
+//! Four things are added. Copies lie on distinct donors, and in distinct domains where there are enough: by label or
 //! else machine, by labels alone where machines are too few, and in as many labels as there are where those are too few
 //! as well. A section stops early where going on would leave the rest without enough distinct donors, so a refusal
-//! means that no placement exists. Near ties in space go to the less loaded donor (docs/papers.md, CEFT).
+//! means that no placement exists. Donors that have as much room as all others together are in every slot, where no
+//! domain is lost by that, so that what fits does not depend on the sizes of the files. Near ties in space go to the less loaded donor (docs/papers.md, CEFT).
 
 mod fit;
 

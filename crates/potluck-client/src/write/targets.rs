@@ -154,7 +154,8 @@ impl Targets {
 
     /// Picks the first of `planned` that is `free` and has room for `bytes`, or else another such donor; `None` where
     /// there is none now. While a `free` donor is left that does not fail together with the holders in `with`, only
-    /// such donors are picked, even if they have no room now.
+    /// such donors are picked, even if they have no room now; and so are those of the section that has the planned
+    /// donors: in a pool that is nearly full, the room that others have is all needed for other sections.
     pub fn pick(
         &self,
         planned: &[DonorId],
@@ -172,8 +173,22 @@ impl Targets {
             let has_room =
                 |donor: &DonorId| rates.get(donor).is_some_and(|estimate| estimate.has_room(bytes));
             let preferred = planned.iter().copied().filter(fits).find(has_room);
-            preferred.or_else(|| choose(others(rates, fits), bytes))
+            preferred.or_else(|| {
+                let section = self.section_of(planned);
+                let is_in = |at: &DonorId| section.contains(at) && fits(at);
+                match rates.keys().any(is_in) {
+                    true => choose(others(rates, is_in), bytes),
+                    false => choose(others(rates, fits), bytes),
+                }
+            })
         })
+    }
+
+    /// Returns the donors of the first section of the plan that has all of `planned`.
+    fn section_of(&self, planned: &[DonorId]) -> &[DonorId] {
+        let has_all = |donors: &[DonorId]| planned.iter().all(|donor| donors.contains(donor));
+        let mut sections = self.plan.sections.iter().map(|section| &section.donors[..]);
+        sections.find(|donors| has_all(donors)).unwrap_or_default()
     }
 
     /// Notes that `bytes` are sent to a donor now.
@@ -300,6 +315,18 @@ mod tests {
         assert_eq!(second(&targets), None, "4 gets another ticket");
         targets.give_up(DonorId(4));
         assert_eq!(second(&targets), Some(DonorId(2)));
+    }
+
+    #[test]
+    fn a_copy_waits_for_a_busy_donor_of_its_section_and_goes_elsewhere_only_when_none_is_left() {
+        let mut targets = labelled(&[None, None, None]);
+        let [one, two, three] = [1, 2, 3].map(DonorId);
+        let section = |donors: [DonorId; 2]| Section { donors: donors.into(), chunks: 1, bytes: 1 };
+        targets.plan.sections = vec![section([one, two]), section([one, three])];
+        busy(&targets, 2);
+        assert_eq!(second(&targets), None, "3 has no room to spare");
+        targets.give_up(two);
+        assert_eq!(second(&targets), Some(three));
     }
 
     #[test]

@@ -22,6 +22,19 @@ enum Apart {
     ByLabel,
 }
 
+/// A way to choose a stripe.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Copies are apart by [`Apart::ByMachine`].
+    ByMachine,
+    /// Copies are apart by [`Apart::ByLabel`].
+    ByLabel,
+    /// Copies have as many labels as there are.
+    Spread,
+    /// The donors with most room.
+    Plain,
+}
+
 /// A placement under way.
 pub(super) struct Fit {
     /// The donors with room, the best first after [`Fit::rank`].
@@ -99,8 +112,9 @@ impl Fit {
 
     /// Places the next chunks: returns the donors that take them, and how many chunks they take.
     pub(super) fn next_section(&mut self) -> (Vec<DonorId>, u64) {
-        self.rank();
-        let (stripe, chunks) = self.stripe();
+        let most = self.most_in_all();
+        self.rank(most);
+        let (stripe, chunks) = self.stripe(most);
         let donors = stripe.iter().map(|room| self.rooms[*room].donor).collect();
         for (position, room) in stripe.iter().enumerate() {
             self.rooms[*room].chunks -= turns(position, stripe.len(), self.copies, chunks);
@@ -112,39 +126,77 @@ impl Fit {
 
     /// Sorts the donors by room. Rooms count as equal when they differ by less than one stripe share, except that
     /// donors which can be in every remaining slot come first, because they may have to be.
-    fn rank(&mut self) {
+    fn rank(&mut self, most: u64) {
         let share = (self.slots(self.left) / self.width as u128).max(1);
         let left = self.left;
-        let size = |room: &Room| (room.chunks >= left, u128::from(room.chunks) / share);
+        let size = |room: &Room| {
+            (room.chunks >= left, room.chunks >= most, u128::from(room.chunks) / share)
+        };
         self.rooms.sort_by(|a, b| {
             size(b).cmp(&size(a)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
         });
     }
 
-    /// Returns the donors of the next section, as places in the ranking, and the number of chunks that they take. That
-    /// is a full turn at least, or the width shrinks; at the least width it may be a single chunk.
-    fn stripe(&mut self) -> (Vec<usize>, u64) {
+    /// Returns the donors of the next section, as places in the ranking, and the number of chunks that they take, where
+    /// the donors can take `most` chunks in all. A wide stripe in which the largest donors are not in each slot, though
+    /// they have as much room as all others together, wastes the room of the others: files would no longer fit of which
+    /// the pool has told that they do. A stripe of one slot takes its place, if that costs no failure domain.
+    fn stripe(&mut self, most: u64) -> (Vec<usize>, u64) {
+        let (way, stripe, chunks) = self.widest();
+        let without_waste = |stripe: Vec<usize>| {
+            let chunks = self.whole_turns(self.most_chunks(&stripe, most), stripe.len());
+            (chunks >= self.left.min(stripe.len() as u64)).then_some((stripe, chunks))
+        };
+        let one_slot = || way.and_then(|way| self.stripe_by(way, self.copies));
+        without_waste(stripe.clone())
+            .or_else(|| without_waste(one_slot()?))
+            .unwrap_or((stripe, chunks))
+    }
+
+    /// Returns the widest stripe, the way by which it was found, if by any, and the number of chunks that it can take.
+    /// That is a full turn at least, or the width shrinks; at the least width it may be a single chunk.
+    fn widest(&mut self) -> (Option<Way>, Vec<usize>, u64) {
         self.width = self.width.min(self.rooms.len());
         loop {
-            let plain: Vec<usize> = (0..self.width).collect();
-            let by_machine = || self.apart(Apart::ByMachine);
-            let by_label = || self.apart(Apart::ByLabel);
-            let ways: [&dyn Fn() -> Option<Vec<usize>>; 4] =
-                [&by_machine, &by_label, &|| self.spread(), &|| Some(plain.clone())];
-            for stripe in ways.into_iter().filter_map(|way| way()) {
-                let chunks = self.whole_turns(self.most_chunks(&stripe), stripe.len());
+            for way in [Way::ByMachine, Way::ByLabel, Way::Spread, Way::Plain] {
+                let Some(stripe) = self.stripe_by(way, self.width) else { continue };
+                let chunks = self.most_chunks(&stripe, self.left);
+                let chunks = self.whole_turns(chunks, stripe.len());
                 if chunks >= self.left.min(stripe.len() as u64) {
-                    return (stripe, chunks);
+                    return (Some(way), stripe, chunks);
                 }
             }
             if self.width == self.copies {
                 // Each of the best-ranked donors can take one chunk at least (`rank`).
                 let plain: Vec<usize> = (0..self.width).collect();
-                let chunks = self.most_chunks(&plain).max(1);
-                return (plain, chunks);
+                let chunks = self.most_chunks(&plain, self.left).max(1);
+                return (None, plain, chunks);
             }
             self.width -= 1;
         }
+    }
+
+    fn stripe_by(&self, way: Way, width: usize) -> Option<Vec<usize>> {
+        match way {
+            Way::ByMachine => self.apart(Apart::ByMachine, width),
+            Way::ByLabel => self.apart(Apart::ByLabel, width),
+            Way::Spread => self.spread(width),
+            Way::Plain => Some((0..width).collect()),
+        }
+    }
+
+    /// Returns the most chunks for which there is room, those of other files that may come included.
+    fn most_in_all(&self) -> u64 {
+        let all: u128 = self.rooms.iter().map(|room| u128::from(room.chunks)).sum();
+        let (mut most, mut too_many) = (self.left, (all / self.copies as u128) as u64 + 1);
+        while most + 1 < too_many {
+            let middle = most + (too_many - most) / 2;
+            match self.room_for(middle, &[], 0) >= self.slots(middle) {
+                true => most = middle,
+                false => too_many = middle,
+            }
+        }
+        most
     }
 
     /// Rounds the chunks of a section that is not the last down to whole turns, where the stripe is wider than a slot.
@@ -154,16 +206,16 @@ impl Fit {
         if chunks == self.left { chunks } else { chunks - crumbs }
     }
 
-    /// Returns the most chunks that fit on `stripe` and leave room for the rest elsewhere. Whatever number satisfies
-    /// both, every smaller one does, hence the bisection.
-    fn most_chunks(&self, stripe: &[usize]) -> u64 {
-        if self.fits(stripe, self.left) {
+    /// Returns the most chunks that fit on `stripe` and leave room for the rest of `all` elsewhere. Whatever number
+    /// satisfies both, every smaller one does, hence the bisection.
+    fn most_chunks(&self, stripe: &[usize], all: u64) -> u64 {
+        if self.fits(stripe, self.left, all) {
             return self.left;
         }
         let (mut good, mut bad) = (0, self.left);
         while bad - good > 1 {
             let middle = good + (bad - good) / 2;
-            if self.fits(stripe, middle) {
+            if self.fits(stripe, middle, all) {
                 good = middle;
             } else {
                 bad = middle;
@@ -172,8 +224,8 @@ impl Fit {
         good
     }
 
-    fn fits(&self, stripe: &[usize], chunks: u64) -> bool {
-        let rest = self.left - chunks;
+    fn fits(&self, stripe: &[usize], chunks: u64, all: u64) -> bool {
+        let rest = all - chunks;
         stripe.iter().enumerate().all(|(position, room)| {
             turns(position, stripe.len(), self.copies, chunks) <= self.rooms[*room].chunks
         }) && (rest == 0 || self.room_for(rest, stripe, chunks) >= self.slots(rest))
@@ -202,11 +254,11 @@ impl Fit {
 
     /// Returns the widest stripe in which no slot has two copies in one domain, if there are enough domains: a
     /// narrower stripe costs speed once, a shared domain costs the file.
-    fn apart(&self, apart: Apart) -> Option<Vec<usize>> {
+    fn apart(&self, apart: Apart, width: usize) -> Option<Vec<usize>> {
         if self.copies == 1 {
             return None;
         }
-        (self.copies..=self.width).rev().find_map(|width| {
+        (self.copies..=width).rev().find_map(|width| {
             let stripe = self.interleave(self.few_per_domain(width, apart)?, apart);
             (self.least_domains(&stripe, apart) == self.copies).then_some(stripe)
         })
@@ -214,7 +266,7 @@ impl Fit {
 
     /// Returns a stripe for labels that are too few to keep copies apart: every slot has copies under as many labels
     /// as can be, and the stripe is as wide as allowed or else one slot wide.
-    fn spread(&self) -> Option<Vec<usize>> {
+    fn spread(&self, width: usize) -> Option<Vec<usize>> {
         if self.copies == 1 {
             return None;
         }
@@ -232,15 +284,13 @@ impl Fit {
         if labels == evenly.len() {
             return None; // there is none to spread over
         }
-        [self.width, self.copies].into_iter().filter(|width| *width <= evenly.len()).find_map(
-            |width| {
-                let mut donors: Vec<usize> = evenly[..width].iter().map(|(_, at)| *at).collect();
-                donors.sort_unstable();
-                let stripe = self.interleave(donors, Apart::ByLabel);
-                let least = self.least_domains(&stripe, Apart::ByLabel);
-                (least == labels.min(self.copies)).then_some(stripe)
-            },
-        )
+        [width, self.copies].into_iter().filter(|width| *width <= evenly.len()).find_map(|width| {
+            let mut donors: Vec<usize> = evenly[..width].iter().map(|(_, at)| *at).collect();
+            donors.sort_unstable();
+            let stripe = self.interleave(donors, Apart::ByLabel);
+            let least = self.least_domains(&stripe, Apart::ByLabel);
+            (least == labels.min(self.copies)).then_some(stripe)
+        })
     }
 
     /// Returns the best `width` donors with at most as many of one domain as can be kept apart.

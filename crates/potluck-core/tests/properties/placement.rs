@@ -92,7 +92,7 @@ fn what_is_called_free_can_be_stored_with_its_copies() {
     let request = |copies| request(0, MIB as u32, 3, copies);
     let two = room(&pool, &request(2));
     let stored = stored_one_by_one(&pool, &request(2), 10 * MIB);
-    assert!((stored - 10 * MIB..=250 * MIB).contains(&two), "{two} of {stored}");
+    assert_eq!((stored, two), (250 * MIB, 250 * MIB));
     assert_eq!(room(&pool, &request(1)), 3322 * MIB);
     assert_eq!(room(&pool, &request(3)), 100 * MIB);
     assert_eq!(room(&pool, &request(4)), 0, "there are three donors");
@@ -141,6 +141,25 @@ proptest! {
         let bytes = room(&pool, &request);
         let fits = plan(&pool, &PlacementRequest { bytes, ..request });
         prop_assert!(bytes == 0 || fits.is_ok(), "{bytes}: {fits:?}");
+    }
+
+    #[test]
+    fn what_is_called_free_is_reached_by_files_of_any_size(
+        rooms in prop::collection::vec(0..2000_u64, 1..8), width in 1..9_u32, copies in 1..4_u32,
+        file in 1..40_u64,
+    ) {
+        let (pool, request) = (frees(&rooms), request(0, 1, width, copies));
+        let free = room(&pool, &request);
+        let most: u64 = (0..=rooms.iter().sum())
+            .rev()
+            .find(|chunks| {
+                rooms.iter().map(|room| room.min(chunks)).sum::<u64>() >= chunks * u64::from(copies)
+            })
+            .unwrap_or(0);
+        let most = if rooms.len() < copies as usize { 0 } else { most };
+        prop_assert!(free * 100 >= most * 97 && free <= most, "{free} of {most}");
+        let stored = stored_one_by_one(&pool, &request, file);
+        prop_assert!((stored + file) * 100 >= free * 97, "{stored} of {free}");
     }
 
     #[test]

@@ -96,3 +96,25 @@ fn df_status_and_writes_agree_on_what_fits_twice() {
     let policy = [&policy[..], &["--chunk-size", "64KiB"]].concat();
     df_and_writes_agree(test, &[30, 30], &policy, MIB);
 }
+
+#[test]
+fn df_status_and_writes_agree_on_what_fits_twice_on_donors_of_unequal_room() {
+    let test = "df_status_and_writes_agree_on_what_fits_twice_on_donors_of_unequal_room";
+    let policy = ["--copies", "2", "--chunk-size", "64KiB"];
+    df_and_writes_agree(test, &[10, 15, 90], &policy, MIB);
+}
+
+#[test]
+fn a_file_as_large_as_what_status_calls_free_is_stored() {
+    let mut lab = Lab::manager_only(&[]);
+    for (name, mib) in [("small", 10), ("medium", 15), ("large", 90)] {
+        lab.lend(name, Lending { max: format!("{mib}MiB"), ..Lending::default() });
+    }
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let free = free_by_status(&lab);
+    assert!(free > 24 * MIB, "{free}");
+    let (source, _) = file(lab.dir(), "source", 1, (free - MIB / 2) as usize);
+    lab.cli.ok(&["cp", arg(&source), "pot://lab/f"]);
+    assert!(lab.cli.is_safe("pot://lab/f"));
+}
