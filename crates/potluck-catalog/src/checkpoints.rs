@@ -19,12 +19,7 @@ use crate::checkpoints::{
 };
 use crate::error::Error;
 use crate::history::{self, trash};
-use crate::log::{
-    apply,
-    changes::{self, ChangeOp},
-    notes,
-    records::Record,
-};
+use crate::log::{apply, changes, notes, records::Record};
 use crate::names;
 use crate::names::{
     entries::{self, DirId, EntryPlace},
@@ -183,8 +178,7 @@ pub(crate) fn commit(
     let PublishedEntries { merged, pinned } =
         publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, (in_space, id), Some(&to), when.pool_ms)?;
-    let published = ChangeOp::Published { from, to: to.clone(), style, merged };
-    changes::append(db, &published)?;
+    changes::tell(db, Record::Published { from, to: to.clone(), style, merged })?;
     pinned.iter().try_for_each(|path| history::stay_pinned(db, path))?;
     entry_attributes::is_renamed(db, &to, when)?;
     Ok(CheckpointOutcome::Now(to))

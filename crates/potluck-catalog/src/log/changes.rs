@@ -10,7 +10,6 @@
 use crate::error::Error;
 use crate::log::records::Record;
 use crate::sql::{Tx, params};
-use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use serde::{Deserialize, Serialize};
@@ -34,18 +33,6 @@ pub enum ChangeOp {
     Version(VersionId),
     /// The content of a version was sealed with another key.
     SealedAgain(VersionId),
-    /// The staged files of a checkpoint became visible.
-    Published {
-        /// The path of the staging directory.
-        from: PoolPath,
-        /// The path of the directory that the checkpoint became, or was merged into.
-        to: PoolPath,
-        /// The way in which the files took their places.
-        style: CommitStyle,
-        /// The paths of the entries that were put into directories that were there; none where the staging directory
-        /// became the target.
-        merged: Vec<PoolPath>,
-    },
 }
 
 impl ChangeOp {
@@ -55,7 +42,6 @@ impl ChangeOp {
         match self {
             Self::Told(record) => record.space(),
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
-            Self::Published { from, .. } => Some(from.space()),
             Self::Part(..) | Self::Version(_) | Self::SealedAgain(_) => None,
         }
     }

@@ -11,7 +11,6 @@ use crate::log::{
 use crate::names::entries;
 use crate::sql::Tx;
 use potluck_core::attributes::FileTime;
-use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::MemberId;
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
@@ -99,13 +98,7 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Told(
             Record::Removed { path } | Record::Kept(KeptEntry { from: Some(path), .. }),
         ) => told.push(gone(path)),
-        ChangeOp::Published { style: CommitStyle::Share, .. } => {
-            return Err(Error::Bug("a shared file is no directory".into()));
-        }
-        ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
-            told.extend([gone(from), there(to)]);
-        }
-        ChangeOp::Published { from, to, style: CommitStyle::Merge, merged } => {
+        ChangeOp::Told(Record::Published { from, to, merged, .. }) => {
             let whole = merged.is_empty().then_some(to);
             told.push(gone(from));
             told.extend(merged.into_iter().chain(whole).map(there));

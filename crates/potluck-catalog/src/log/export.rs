@@ -194,6 +194,9 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
         return Ok(()); // a later row says that the whole space was removed
     }
     match op {
+        ChangeOp::Told(Record::Published { from, to, style, .. }) => {
+            out.add(Record::Published { from, to, style, merged: Vec::new() });
+        }
         ChangeOp::Told(record) => out.add(record),
         ChangeOp::Files(files) => {
             for (path, id) in files {
@@ -222,9 +225,6 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
         }
         ChangeOp::SealedAgain(id) => {
             sound(sealed_again(db, id, out))?;
-        }
-        ChangeOp::Published { from, to, style, .. } => {
-            out.add(Record::Published { from, to, style });
         }
     }
     Ok(())

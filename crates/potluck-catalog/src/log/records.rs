@@ -179,6 +179,10 @@ pub enum Record {
         to: PoolPath,
         /// The way in which the files took their places.
         style: CommitStyle,
+        /// The paths of the entries that were put into directories that were there; none where the staging directory
+        /// became the target, and none in the log, which has the entries themselves.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        merged: Vec<PoolPath>,
     },
     /// An entry was removed, with all below it.
     Removed {

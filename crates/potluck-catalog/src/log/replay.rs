@@ -143,7 +143,7 @@ impl Replay {
                     None => Ok(()), // the log has nothing of the entry that was put away (`Record::Passed`)
                 }
             }
-            Record::Published { from, to, style } => {
+            Record::Published { from, to, style, .. } => {
                 self.settled(&from);
                 if style == CommitStyle::Replace {
                     self.settled(&to);
