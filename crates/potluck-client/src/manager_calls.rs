@@ -3,7 +3,7 @@
 use crate::pool::Pool;
 use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};
 use bytes::Bytes;
-use potluck_wire::call::{Encoded, Unanswered};
+use potluck_wire::call::{EncodedCall, Unanswered};
 use potluck_wire::control::Call;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
@@ -82,13 +82,13 @@ impl Pool {
         request: &C,
         limit: impl Fn(&Failure) -> Duration + Send + Sync,
     ) -> Result<C::Reply, Failure> {
-        let reply = self.repeat_encoded(&Encoded::of(request)?, &limit).await?;
+        let reply = self.repeat_encoded(&EncodedCall::of(request)?, &limit).await?;
         self.caller.decode(&reply)
     }
 
     fn repeat_encoded<'a>(
         &'a self,
-        request: &'a Encoded,
+        request: &'a EncodedCall,
         limit: &'a (dyn Fn(&Failure) -> Duration + Send + Sync),
     ) -> BoxFuture<'a, Result<Bytes, Failure>> {
         Box::pin(async move {

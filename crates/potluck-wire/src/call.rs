@@ -70,14 +70,14 @@ enum Broken {
 }
 
 /// A request as it crosses the wire, whatever its type.
-pub struct Encoded {
+pub struct EncodedCall {
     name: &'static str,
     deadline: Duration,
     is_repeatable: bool,
     body: Bytes,
 }
 
-impl Encoded {
+impl EncodedCall {
     /// Encodes a request.
     ///
     /// Errors: it cannot be JSON.
@@ -208,7 +208,7 @@ impl Caller {
     /// Makes one call for a caller that may ask again, and has to know whether the manager may have heard it.
     pub async fn attempt<C: Call>(&self, request: &C) -> Result<C::Reply, Unanswered> {
         let request =
-            Encoded::of(request).map_err(|failure| Unanswered { failure, sent: false })?;
+            EncodedCall::of(request).map_err(|failure| Unanswered { failure, sent: false })?;
         let reply = self.attempt_encoded(&request).await?;
         self.decode(&reply).map_err(|failure| Unanswered { failure, sent: true })
     }
@@ -217,7 +217,7 @@ impl Caller {
     /// types, so that it is compiled once.
     pub fn attempt_encoded<'a>(
         &'a self,
-        request: &'a Encoded,
+        request: &'a EncodedCall,
     ) -> BoxFuture<'a, Result<Bytes, Unanswered>> {
         Box::pin(async {
             let sent = AtomicBool::new(false);
@@ -239,7 +239,7 @@ impl Caller {
             .map_err(|why| self.away(&format!("its answer is unreadable: {why}")))
     }
 
-    async fn exchange(&self, request: &Encoded, sent: &AtomicBool) -> Result<Bytes, Failure> {
+    async fn exchange(&self, request: &EncodedCall, sent: &AtomicBool) -> Result<Bytes, Failure> {
         loop {
             let kept = self.shared.idle.lock().expect("no holder panics").pop();
             let (sender, fresh) = match kept {
@@ -433,7 +433,7 @@ impl Caller {
     async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
-        request: &Encoded,
+        request: &EncodedCall,
     ) -> Result<Bytes, Broken> {
         sender.ready().await.map_err(|why| Broken::NotSent(why.to_string()))?;
         let body = request.body.clone();

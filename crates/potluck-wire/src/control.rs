@@ -133,13 +133,13 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
 pub enum Callers {
     /// Members of any role may make the call.
     Everybody,
-    /// Users and admins.
+    /// Users and admins may make the call.
     Users,
-    /// Admins.
+    /// Only admins may make the call.
     Admins,
-    /// Donors.
+    /// Only donors may make the call.
     Donors,
-    /// A donor for itself or its own machine, an admin for any donor.
+    /// A donor may make the call for itself or its own machine, and an admin for any donor.
     DonorsAndAdmins,
 }
 

@@ -30,7 +30,7 @@ enum Way {
     /// Copies are apart by [`Apart::ByLabel`].
     ByLabel,
     /// Copies have as many labels as there are.
-    Spread,
+    MostLabels,
     /// The donors with most room.
     Plain,
 }
@@ -158,7 +158,7 @@ impl Fit {
     fn widest(&mut self) -> (Option<Way>, Vec<usize>, u64) {
         self.width = self.width.min(self.rooms.len());
         loop {
-            for way in [Way::ByMachine, Way::ByLabel, Way::Spread, Way::Plain] {
+            for way in [Way::ByMachine, Way::ByLabel, Way::MostLabels, Way::Plain] {
                 let Some(stripe) = self.stripe_by(way, self.width) else { continue };
                 let chunks = self.most_chunks(&stripe, self.left);
                 let chunks = self.whole_turns(chunks, stripe.len());
@@ -180,7 +180,7 @@ impl Fit {
         match way {
             Way::ByMachine => self.apart(Apart::ByMachine, width),
             Way::ByLabel => self.apart(Apart::ByLabel, width),
-            Way::Spread => self.spread(width),
+            Way::MostLabels => self.spread(width),
             Way::Plain => Some((0..width).collect()),
         }
     }
