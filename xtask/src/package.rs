@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use crate::cargo::{cargo, target_directory, tested_program};
 
 /// The most bytes that the optimised program may have: it is copied to every machine of a lab.
-const LARGEST_PROGRAM: u64 = 25_000_000;
+const LARGEST_PROGRAM: u64 = 36_000_000;
 
 #[derive(clap::Args)]
 pub struct Options {

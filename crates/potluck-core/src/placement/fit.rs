@@ -22,6 +22,9 @@ enum Apart {
     ByLabel,
 }
 
+/// Room is scarce where it is for fewer files than this, each as large as what is placed.
+const SCARCE: u64 = 64;
+
 /// A way to choose a stripe.
 #[derive(Clone, Copy)]
 enum Way {
@@ -140,9 +143,13 @@ impl Fit {
     /// Returns the donors of the next section, as places in the ranking, and the number of chunks that they take, where
     /// the donors can take `most` chunks in all. A wide stripe in which the largest donors are not in each slot, though
     /// they have as much room as all others together, wastes the room of the others: files would no longer fit of which
-    /// the pool has told that they do. A stripe of one slot takes its place, if that costs no failure domain.
+    /// the pool has told that they do. A stripe of one slot takes its place, if that costs no failure domain. It is
+    /// slower, so a file for which there is plenty of room is dealt widely all the same.
     fn stripe(&mut self, most: u64) -> (Vec<usize>, u64) {
         let (way, stripe, chunks) = self.widest();
+        if self.left < most / SCARCE {
+            return (stripe, chunks);
+        }
         let without_waste = |stripe: Vec<usize>| {
             let chunks = self.whole_turns(self.most_chunks(&stripe, most), stripe.len());
             (chunks >= self.left.min(stripe.len() as u64)).then_some((stripe, chunks))

@@ -151,7 +151,9 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
         let session = bytes.expect("as long as there is room").session;
         ada.call(&grow(session, 1 << 30)).await.expect("more");
     }
-    assert_eq!(promised(&lab).await, 5 << 30);
+    // What donors add to each chunk takes less than a hundredth of the room.
+    let (promised, half) = (promised(&lab).await, 5 << 30);
+    assert!((half / 100 * 99..=half).contains(&promised), "{promised} of {half}");
     reserve_bytes(&bert, "pot://lab/d", 2 << 30).await.expect("there is room");
 }
 

@@ -167,10 +167,10 @@ fn small_files_of_one_session_keep_their_own_conditions_and_the_policy_that_was_
     let mut exclusive = File::create_new(mount.at("f")).expect("nothing is there");
     exclusive.write_all(b"mine").expect("written");
     fs::write(mount.at("g"), "g").expect("written");
-    fs::write(other.at("f"), "theirs").expect("written");
+    fs::create_dir(other.at("f")).expect("made");
     fs::write(mount.at("g"), "g again").expect("replaced");
-    assert_eq!(close(exclusive), Err(Some(libc::EEXIST)));
-    assert_eq!(lab.cli.cat("pot://lab/f"), b"theirs");
+    assert_eq!(close(exclusive), Err(Some(libc::ENOTDIR)));
+    assert!(fs::metadata(other.at("f")).expect("there").is_dir());
     assert_eq!(lab.cli.cat("pot://lab/g"), b"g again");
 
     let copies = |file: &str| {

@@ -312,32 +312,30 @@ fn what_was_written_behind_when_a_mount_was_killed_is_named_by_the_next() {
     lab.cli.ok(&["umount", arg(&next.dir)]);
 }
 
-/// Nobody waits for the answer any more when another client takes the name of a file that was to be a new one.
+/// Nobody waits for the answer any more when another client makes a directory where a new file was to be.
 #[test]
 fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_by_umount() {
     let Some((mut lab, mount)) = one_donor("a_file_that_is_written_behind_in_vain_is_told") else {
         return;
     };
-    let other = lab.dir().join("other");
-    fs::write(&other, "other").expect("a file");
     ["d", "beside"].iter().for_each(|dir| fs::create_dir(mount.at(dir)).expect("made"));
     let open = |dir: &str| File::open(mount.at(dir)).expect("opened");
     let before = open("d");
     lab.donor("donor-1").signal(Signal::STOP);
     let new = OpenOptions::new().write(true).create_new(true).open(mount.at("d/f"));
     new.expect("made").write_all(&bytes(1, LARGE)).expect("written");
-    lab.cli.ok(&["cp", arg(&other), "pot://lab/d/f"]);
+    lab.cli.ok(&["mkdir", "pot://lab/d/f"]);
     lab.donor("donor-1").signal(Signal::CONT);
     for dir in ["", "beside"] {
         open(dir).sync_all().expect("the file is in another directory");
     }
     for dir in [open("d"), before] {
-        let told = dir.sync_all().expect_err("another file has the name");
-        assert_eq!(told.raw_os_error(), Some(libc::EEXIST));
+        let told = dir.sync_all().expect_err("a directory has the name");
+        assert_eq!(told.raw_os_error(), Some(libc::ENOTDIR));
         dir.sync_all().expect("it is told once");
     }
     open("d").sync_all().expect("it was told");
-    assert_eq!(lab.cli.cat("pot://lab/d/f"), b"other");
+    assert_eq!(lab.cli.ok(&["ls", "pot://lab/d/f"]).text(), "", "an empty directory");
     let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
     assert_eq!(said["unpublished"][0]["path"], "pot://lab/d/f", "{said}");
     assert_eq!(said["unpublished"][0]["state"], "failed", "{said}");
