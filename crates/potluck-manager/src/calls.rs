@@ -32,6 +32,7 @@ mod session;
 mod shared_files;
 mod space;
 mod status;
+mod unsent;
 mod verb;
 mod watching;
 

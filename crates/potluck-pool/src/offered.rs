@@ -42,6 +42,8 @@ struct Offer {
 enum OfferOutcome {
     /// The session committed no file that has the chunk.
     Open,
+    /// The session committed no file that has the chunk, and was told that the pool has it, so that it did not send it.
+    Told,
     /// The session offered the chunk in an earlier term of the manager. It may have committed a file that has it, and
     /// nothing shows that it ever had its bytes.
     Unknown,
@@ -79,7 +81,8 @@ impl Claim {
     /// Notes that a session committed a file that has the chunk; returns whether the chunk was open for it before.
     fn commit(&mut self, session: &SessionId) -> bool {
         let Some(offer) = self.of_mut(session) else { return false };
-        std::mem::replace(&mut offer.outcome, OfferOutcome::Committed) == OfferOutcome::Open
+        let before = std::mem::replace(&mut offer.outcome, OfferOutcome::Committed);
+        matches!(before, OfferOutcome::Open | OfferOutcome::Told)
     }
 }
 
@@ -135,6 +138,14 @@ impl OfferedChunks {
         }
     }
 
+    /// Notes that a session was told that the pool has a chunk that it offered.
+    pub fn told(&mut self, session: &SessionId, name: &ChunkName) {
+        let offer = self.claims.get_mut(name).and_then(|claim| claim.of_mut(session));
+        if let Some(offer) = offer.filter(|offer| offer.outcome == OfferOutcome::Open) {
+            offer.outcome = OfferOutcome::Told;
+        }
+    }
+
     /// Returns how many chunks a session has offered.
     pub fn count_by(&self, session: &SessionId) -> usize {
         self.by_session.get(session).map_or(0, |of_session| of_session.held)
@@ -166,10 +177,12 @@ impl OfferedChunks {
         self.claims.get(name).is_some_and(|claim| claim.of(session).is_some())
     }
 
-    /// Returns whether this session committed a file that has the chunk.
-    pub fn is_committed_by(&self, session: &SessionId, name: &ChunkName) -> bool {
+    /// Returns whether this session committed a file that has the chunk, or was told that the pool has it.
+    pub fn knows_of(&self, session: &SessionId, name: &ChunkName) -> bool {
         let offer = self.claims.get(name).and_then(|claim| claim.of(session));
-        offer.is_some_and(|offer| offer.outcome == OfferOutcome::Committed)
+        offer.is_some_and(|offer| {
+            matches!(offer.outcome, OfferOutcome::Committed | OfferOutcome::Told)
+        })
     }
 
     /// Returns the sessions that offered the chunk.
@@ -268,10 +281,10 @@ mod tests {
         let names: Vec<ChunkName> = (0..10).map(chunk).collect();
         offered.resume(WRITER, &names);
         assert_eq!((offered.count_by(&WRITER), offered.open_by(&WRITER)), (10, 0));
-        assert!(!offered.is_committed_by(&WRITER, &names[0]), "nobody saw it commit that");
+        assert!(!offered.knows_of(&WRITER, &names[0]), "nobody saw it commit that");
         offered.add(WRITER, &[chunk(20)]);
         offered.committed(&WRITER, names[..5].iter());
-        assert!(offered.is_committed_by(&WRITER, &names[0]));
+        assert!(offered.knows_of(&WRITER, &names[0]));
         assert_eq!(offered.open_by(&WRITER), 1, "what was counted as committed counts once");
         withdraw(&mut offered, &names);
         assert_eq!((offered.count_by(&WRITER), offered.open_by(&WRITER)), (1, 1));

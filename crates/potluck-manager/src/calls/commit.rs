@@ -4,6 +4,7 @@
 //! again.
 
 use super::prepare::{Against, UnknownKey};
+use super::unsent::{Presence, lacks};
 use super::{Answer, Verb};
 use crate::access::Access;
 use crate::audit_log::Auditor;
@@ -112,7 +113,9 @@ impl Answer<Commit> for CommitCalls {
         for (step, count) in steps.into_iter().enumerate() {
             let number = CommitStep { batch: number, step: step as u32 };
             let files: Vec<Prepared> = files.by_ref().take(count).collect();
-            let ends = done && step == last && !goes_on(&committed);
+            let is_sent_again = |why: &Failure| Outcome::Refused(why.clone()).is_sent_again();
+            let waits = files.iter().any(|file| file.as_ref().is_err_and(is_sent_again));
+            let ends = done && step == last && !waits && !goes_on(&committed);
             committed.files.extend(self.step(session, number, files, ends).await?.files);
         }
         for outcome in &committed.files {
@@ -486,7 +489,8 @@ impl CommitCalls {
     ///
     /// Refuses files, too, with chunks that nobody sent in the session, as their lack of receipts shows, and of which
     /// the member may not be told that the pool has them: to make a file of them would tell just that, and would let
-    /// the member read them.
+    /// the member read them. A group that is written while too few donors are live may lack chunks that the pool has
+    /// nowhere.
     async fn check_chunks(
         &self,
         caller: &CallingMember,
@@ -507,10 +511,11 @@ impl CommitCalls {
         let known = self.catalog.look_up_chunks(Arc::clone(&names), ack, asker).await?;
         let known: BTreeMap<ChunkName, KnownChunk> = names.iter().copied().zip(known).collect();
         let pool = self.pool.lock();
+        let live = pool.live_donors(self.time.tick()).len();
         let is_used = |name: &ChunkName| known[name].used || known[name].is_hidden;
         let is_told = |name: &ChunkName| match &known[name] {
             KnownChunk { used: true, .. } => true,
-            KnownChunk { is_hidden: true, .. } => pool.is_committed_by(session, name),
+            KnownChunk { is_hidden: true, .. } => pool.knows_of(session, name),
             _ => pool.tells_of_unused(session, name),
         };
         for (prepared, DoubtfulChunks { unoffered, unsent }) in files.iter_mut().zip(&doubtful) {
@@ -520,7 +525,18 @@ impl CommitCalls {
                     format!("{}: some of its chunks were never offered in this session", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
                     .hint("offer the file's chunks and send them again"));
-            } else if !unsent.iter().all(is_told) {
+            } else if lacks(
+                file,
+                unsent,
+                &|name| match &known[name] {
+                    _ if is_told(name) => Presence::Told,
+                    KnownChunk { is_hidden: false, donors, .. } if donors.is_empty() => {
+                        Presence::None
+                    }
+                    _ => Presence::Hidden,
+                },
+                live,
+            ) {
                 let what = format!("{}: some of its chunks were not sent", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
                     .hint("send the file's chunks again"));

@@ -368,6 +368,7 @@ impl Answer<Offer> for WriteSessionCalls {
         if !unused.is_empty() {
             held.extend(self.catalog.keep_unused(unused, self.time.now_ms()).await?);
         }
+        self.pool.lock().told(&session, held.iter().map(|it| &asked[it.index as usize]));
         Ok(Offered { held })
     }
 }

@@ -105,7 +105,8 @@ async fn who_may_not_read_a_file_is_not_told_that_its_chunks_are_stored() {
     // A commit tells no more than an offer, and whoever sent the bytes has the file.
     let guessed = |n| vec![file(&session, "pot://eves/f", &[n], &[])];
     for (batch, n) in [(0, 1), (1, 2), (2, 3)] {
-        let told = commit(&eve, session, batch, guessed(n), false).await.expect("told").files;
+        // The session goes on, though the batch was to be its last, for the chunk is to be sent now.
+        let told = commit(&eve, session, batch, guessed(n), n == 3).await.expect("told").files;
         let [Outcome::Refused(why)] = &told[..] else { panic!("{n}: {told:?}") };
         assert_eq!(why.code, code::NOT_ACKNOWLEDGED, "{why}");
     }
@@ -115,6 +116,25 @@ async fn who_may_not_read_a_file_is_not_told_that_its_chunks_are_stored() {
     assert_eq!(held(&eve, "pot://eves", &[1, 2]).await.1, 1, "it is in a file of hers now");
     assert!(eve.call(&report).await.expect("answered").counted);
     assert!(matches!(ada.call(&report).await, Ok(Reported { counted: true })));
+}
+
+#[tokio::test]
+async fn what_a_session_was_told_is_stored_stays_so_for_it_when_the_last_file_goes() {
+    let lab = Lab::new().await;
+    let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
+    let donor = lab.donor("d").await;
+    make_space(&ada, "both", false).await;
+    lab.grant("both", "eve", &[Right::List, Right::Read, Right::Write]).await;
+    let session = reserve_bytes(&ada, "pot://both", 1 << 20).await.expect("reserved").session;
+    offer(&ada, session, &[1]).await;
+    let files = vec![file(&session, "pot://both/f", &[1], &[&donor])];
+    commit(&ada, session, 0, files, true).await.expect("committed");
+    let (session, told) = held(&eve, "pot://both", &[1]).await;
+    assert_eq!(told, 1);
+    remove(&lab, "pot://both/f").await;
+    let files = vec![file(&session, "pot://both/g", &[1], &[])];
+    let told = commit(&eve, session, 0, files, true).await.expect("committed").files;
+    assert!(matches!(&told[..], [Outcome::Stored { .. }]), "{told:?}");
 }
 
 #[tokio::test]

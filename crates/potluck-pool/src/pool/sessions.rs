@@ -404,11 +404,11 @@ impl Pool {
     }
 
     /// Returns whether a session's member may be told that the pool has a chunk which no visible file uses: that member
-    /// alone can have stored it, or the session made a file of it. Others send it, so that nobody is told what a file
-    /// had that was removed, or an upload that ended.
+    /// alone can have stored it, or the session knows of it. Others send it, so that nobody is told what a file had that
+    /// was removed, or an upload that ended.
     pub fn tells_of_unused(&self, id: &SessionId, name: &ChunkName) -> bool {
         let is_own = |member| self.uncommitted.is_stored_by(name, member);
-        self.member_of(id).is_some_and(is_own) || self.is_committed_by(id, name)
+        self.member_of(id).is_some_and(is_own) || self.knows_of(id, name)
     }
 
     /// Returns the member whose sessions alone offered a chunk.
@@ -418,9 +418,15 @@ impl Pool {
         members.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// Returns whether a session committed a file that has the chunk.
-    pub fn is_committed_by(&self, id: &SessionId, name: &ChunkName) -> bool {
-        self.offered.is_committed_by(id, name)
+    /// Returns whether a session committed a file that has the chunk, or was told that the pool has it.
+    pub fn knows_of(&self, id: &SessionId, name: &ChunkName) -> bool {
+        self.offered.knows_of(id, name)
+    }
+
+    /// Notes that a session was told that the pool has these chunks: it does not send them, and a file that it makes of
+    /// them is as good when no other file uses them any more by then.
+    pub fn told<'a>(&mut self, id: &SessionId, names: impl Iterator<Item = &'a ChunkName>) {
+        names.for_each(|name| self.offered.told(id, name));
     }
 
     /// Returns the session to which a chunk of `len` stored bytes counts that no file uses, if any offered it, and how

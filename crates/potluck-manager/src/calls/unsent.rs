@@ -1,0 +1,37 @@
+//! Chunks of a file that nobody sent in its session: whether the file may have them all the same.
+
+use potluck_catalog::PreparedFile;
+use potluck_core::chunk::ChunkName;
+use std::collections::BTreeSet;
+
+/// What the pool has of a chunk that nobody sent in a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// The pool has the chunk, and the member may be told so.
+    Told,
+    /// The pool has the chunk, and the member may not be told so.
+    Hidden,
+    /// The pool does not have the chunk.
+    None,
+}
+
+/// Returns whether a file lacks chunks that nobody sent: any where it is copied; and where it is coded more of a group
+/// than there are donors too few, while `live` are.
+pub(super) fn lacks(
+    file: &PreparedFile,
+    unsent: &BTreeSet<ChunkName>,
+    presence: &dyn Fn(&ChunkName) -> Presence,
+    live: usize,
+) -> bool {
+    let Some(ec) = file.version.ec else {
+        return unsent.iter().any(|name| presence(name) != Presence::Told);
+    };
+    let (data, too_few) = (file.version.chunks as usize, ec.width().saturating_sub(live));
+    ec.groups(data).enumerate().any(|(number, group)| {
+        let parity = data + number * ec.parity()..data + (number + 1) * ec.parity();
+        let names = group.chain(parity).filter_map(|at| Some(&file.chunks.get(at)?.name));
+        let lacking = names.filter(|name| unsent.contains(name)).map(presence);
+        let lacking: Vec<_> = lacking.filter(|it| *it != Presence::Told).collect();
+        lacking.len() > too_few.min(ec.parity()) || lacking.contains(&Presence::Hidden)
+    })
+}
