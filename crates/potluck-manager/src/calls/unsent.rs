@@ -35,3 +35,26 @@ pub(super) fn lacks(
         lacking.len() > too_few.min(ec.parity()) || lacking.contains(&Presence::Hidden)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_catalog::fixture::{chunk, coded, file};
+
+    #[test]
+    fn only_a_group_with_too_few_live_donors_lacks_chunks_and_none_that_is_hidden() {
+        let groups = coded("pot://lab/f", "2+1", 2, &[(1, &[1]), (2, &[2]), (3, &[3])]);
+        let lacks = |file: &_, unsent: &[u64], presence, live| {
+            let unsent = unsent.iter().map(|n| chunk(*n)).collect();
+            lacks(file, &unsent, &|_| presence, live)
+        };
+        assert!(!lacks(&groups, &[3], Presence::None, 2), "nobody could take it");
+        assert!(lacks(&groups, &[3], Presence::None, 3), "it is to be sent");
+        assert!(lacks(&groups, &[2, 3], Presence::None, 1), "more than the code makes again");
+        assert!(lacks(&groups, &[3], Presence::Hidden, 2), "it would be read without a right");
+        assert!(!lacks(&groups, &[1, 2, 3], Presence::Told, 3));
+        let copies = file("pot://lab/f", &[1, 2], &[1]);
+        assert!(lacks(&copies, &[2], Presence::None, 0), "copies are whole");
+        assert!(!lacks(&copies, &[2], Presence::Told, 3));
+    }
+}
