@@ -244,11 +244,9 @@ impl Donor {
                     self.done.stored.fetch_add(1, Ordering::Relaxed);
                     TaskOutcome::Done
                 }
-                Work::Scrub { .. } | Work::Probe { .. } | Work::Describe => TaskOutcome::Done,
+                Work::Scrub { .. } | Work::Describe => TaskOutcome::Done,
                 // A donor of this bench has no bytes of which it could make anything.
-                Work::Encode { .. } | Work::Audit { .. } => {
-                    TaskOutcome::Failed { why: TaskFault::Unknown, donor: None }
-                }
+                Work::Encode { .. } => TaskOutcome::Failed { why: TaskFault::Unknown, donor: None },
             };
             self.results.push(TaskResult { task: task.number, outcome });
         }

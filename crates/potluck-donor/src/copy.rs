@@ -5,7 +5,7 @@
 use crate::service::Service;
 use crate::store::ChunkOrigin;
 use crate::task_failure::{TaskFailure, not_placed};
-use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
+use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Source, TaskFault};
@@ -84,31 +84,4 @@ async fn copy_from(
     let last = &mut piece[..left + incoming.tail_len()];
     let placed = incoming.place(last, ChunkOrigin::task(kind), ack);
     placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
-}
-
-/// Fetches a chunk from `source` and verifies it by its name, but stores nothing.
-pub(crate) async fn probe(
-    service: &Service,
-    chunk: ChunkName,
-    len: u32,
-    source: &Source,
-) -> Result<(), TaskFailure> {
-    let probing = async {
-        let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
-        let mut piece = vec![0; PIECE.min(len as usize)];
-        let mut verifier = Verifier::new(chunk);
-        loop {
-            match fetch.next(&mut piece).await? {
-                0 => break,
-                n => verifier.update(&piece[..n]),
-            }
-        }
-        fetch.done();
-        verifier
-            .finish()
-            .map(drop)
-            .map_err(|_| TaskFailure::of(source.donor, TaskFault::SourceWrong))
-    };
-    let late = TaskFailure::of(source.donor, TaskFault::SourceAway);
-    tokio::time::timeout(deadline(len), probing).await.unwrap_or(Err(late))
 }

@@ -10,14 +10,13 @@
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
 //! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`,
-//!   `peer_connections`: chunks that come from other donors; `audit`: questions about chunks here; `task_failure`: why
+//!   `peer_connections`: chunks that come from other donors; `log_blocks`: what is here of the metadata log; `task_failure`: why
 //!   a task could not be done;
 //! - `mirror`: puts that are passed on to other donors; `peer_addresses`: where those are;
 //! - `scrub`: the reading back of everything, round after round;
 //! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
-mod audit;
 mod chunk_orders;
 mod copy;
 mod deletion;
@@ -29,6 +28,7 @@ mod heartbeat;
 mod idle_thread;
 mod lending_terms;
 mod load;
+mod log_blocks;
 mod metrics;
 mod mirror;
 mod peer_addresses;

@@ -4,8 +4,8 @@
 //! Each kind of task has its own queue, so that a long task holds up none of another kind. The tasks of a kind are
 //! begun in the order in which they came.
 
-use crate::audit;
 use crate::copy::{self, NewCopy};
+use crate::log_blocks;
 use crate::rebuild::{self, RebuiltGroup};
 use crate::service::Service;
 use crate::task_failure::TaskFailure;
@@ -43,7 +43,7 @@ struct Queues {
     /// The queue of tasks that fetch chunks of a group from other donors and compute further ones. Such a task needs
     /// memory in proportion to the width of its code.
     code: Queue,
-    /// The queue of tasks that read or list chunks of this donor.
+    /// The queue of tasks that begin a scrub or list chunks of this donor.
     inspect: Queue,
 }
 
@@ -57,9 +57,9 @@ struct Queue {
 impl Queues {
     fn of(&self, work: &Work) -> &Queue {
         match work {
-            Work::Copy { .. } | Work::Probe { .. } => &self.fetch,
+            Work::Copy { .. } => &self.fetch,
             Work::Rebuild { .. } | Work::Encode { .. } => &self.code,
-            Work::Audit { .. } | Work::Scrub { .. } | Work::Describe => &self.inspect,
+            Work::Scrub { .. } | Work::Describe => &self.inspect,
         }
     }
 }
@@ -182,7 +182,6 @@ async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, TaskFai
         Work::Copy { chunk, len, ack, kind, from } => {
             copy::copy(service, &NewCopy { chunk, len, ack, kind }, &from).await?;
         }
-        Work::Probe { chunk, len, from } => copy::probe(service, chunk, len, &from).await?,
         Work::Rebuild { chunk, len, ack, kind, ec, position, data, shards } => {
             let wanted = NewCopy { chunk, len, ack, kind };
             let group = RebuiltGroup { ec, data: data.into(), shards };
@@ -193,11 +192,7 @@ async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, TaskFai
             let parity = Packed(rebuild::encode(service, ack, group).await?);
             return Ok(TaskOutcome::Encoded { parity });
         }
-        Work::Audit { chunk, key, offset, len } => {
-            let hash = audit::audit(&service.store, &chunk, &key, offset, len)?;
-            return Ok(TaskOutcome::Audited { hash });
-        }
-        Work::Describe => return audit::describe(service).await,
+        Work::Describe => return log_blocks::describe(service).await,
         Work::Scrub { rate } => service.scrub.hurry(rate),
     }
     Ok(TaskOutcome::Done)

@@ -2,7 +2,6 @@
 //! here, the one for another manager included ([`Signpost::alarm`]). The verdict is based on this list, and `status`,
 //! metrics and pages show it.
 
-use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::log::copies::LogCopies;
@@ -38,7 +37,6 @@ handles! {
         unproven_terms: Arc<UnprovenTerms>,
         time: PoolTime,
         pool: SharedPool,
-        members: Arc<KnownMembers>,
     }
 }
 
@@ -89,23 +87,8 @@ impl Alarms {
         }
         alarms.extend(donors.iter().filter_map(|donor| self.unproven(donor)));
         alarms.extend(donors.iter().filter_map(|donor| self.false_receipts(donor)));
-        alarms.extend(self.unreliable_members());
         alarms.extend(short_of_space(donors));
         alarms
-    }
-
-    /// Makes the alarm for members that complained about copies which others found right.
-    fn unreliable_members(&self) -> Option<Alarm> {
-        let unreliable = self.pool.lock().unreliable(self.time.tick());
-        (!unreliable.is_empty()).then(|| {
-            let names = self.members.names(&unreliable);
-            let what = format!(
-                "{} complained of wrong bytes at several donors, and others got the right ones there; such complaints \
-                 are not heard for a day",
-                names.join(", ")
-            );
-            Alarm::new(Kind::MemberUnreliable, what, "test the memory of their machines")
-        })
     }
 
     /// Makes the alarm for a donor of which several members showed receipts that it did not make: a single member may

@@ -1,11 +1,9 @@
-//! Takes the results of donors' tasks: copies and parity that they made, answers to audits, and failures.
+//! Takes the results of donors' tasks: copies and parity that they made, and failures.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::probation::Probation;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
-use crate::tasks::audit::Audit;
 use potluck_catalog::{Catalog, Computed, Encoded, Error, Learnt, ToldCopies};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -22,8 +20,6 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         scan_state: Arc<ScanState>,
-        audit: Audit,
-        probation: Probation,
     }
 }
 
@@ -32,7 +28,7 @@ impl ApplyingTaskResults {
     /// otherwise a busy donor would seem silent while its heartbeat waits behind commits of others.
     pub async fn take(&self, donor: DonorId, results: Vec<TaskResult>) -> Result<(), Error> {
         let now = self.time.tick();
-        let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut made, mut computed) = (Vec::new(), Vec::new());
         for TaskResult { task, outcome } in results {
             let purpose = self.pool.lock().task_answered(donor, task, now);
             match (purpose, outcome) {
@@ -64,8 +60,8 @@ impl ApplyingTaskResults {
                     self.pool.lock().leave_alone(donor, now);
                     self.scan_state.changed(now);
                 }
-                (Some(purpose), outcome) => others.push((purpose, outcome)),
-                (None, _) => {} // the task is of an earlier term, or was given up
+                // A task that is not known is of an earlier term, or was given up.
+                (Some(Purpose::Scrub) | None, _) => {}
             }
         }
         if !made.is_empty() {
@@ -74,15 +70,6 @@ impl ApplyingTaskResults {
         if !computed.is_empty() {
             self.learn(computed).await?;
             self.finished(now);
-        }
-        for (purpose, outcome) in others {
-            if let Purpose::Probe { chunk, suspect, .. } = &purpose {
-                if self.pool.lock().inquired(*suspect, chunk, donor, &outcome) {
-                    continue;
-                }
-                self.probation.heard(*suspect, *chunk, &outcome).await?;
-            }
-            self.audit.answered(donor, purpose, outcome);
         }
         Ok(())
     }
@@ -145,7 +132,7 @@ impl ApplyingTaskResults {
         let mut pool = self.pool.lock();
         match (why, source) {
             (TaskFault::SourceMissing | TaskFault::SourceWrong, Some(source)) => {
-                pool.accuse(source, copy, MemberId(donor.0), now);
+                pool.accuse(source, copy, Some(MemberId(donor.0)), now);
                 pool.let_rest(source, now);
             }
             (TaskFault::SourceAway, Some(source)) => pool.source_is_away(source, task, now),

@@ -37,7 +37,6 @@ mod outcomes;
 mod own_term;
 mod pool_status;
 mod pool_time;
-mod probation;
 mod recurring_notices;
 mod room_advice;
 mod scan;

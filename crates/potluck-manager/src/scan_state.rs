@@ -2,7 +2,6 @@
 
 use crate::config::ManagerConfig;
 use potluck_catalog::Encoded;
-use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::repair_plan::Worth;
@@ -122,8 +121,6 @@ pub struct ScanMemory {
     pub(crate) looking: bool,
     /// The answers of the first of two donors that compute the same parity.
     pub(crate) encoded: BTreeMap<GroupInCode, Encoded>,
-    /// The first answers to audits, by chunk and key.
-    pub audits: BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>,
 }
 
 impl ScanState {

@@ -11,9 +11,9 @@
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
+use crate::inquiries::Inquiries;
 use crate::own_term::OwnTerm;
 use crate::shared_pool::SharedPool;
-use crate::tasks::audit::Audit;
 use crate::unproven_terms::UnprovenTerms;
 use potluck_catalog::{Catalog, Error, LAST_EPOCH, Term};
 use potluck_core::chunk::Digest;
@@ -28,7 +28,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         gc_freeze: Arc<GcFreeze>,
-        audit: Audit,
+        inquiries: Inquiries,
         unproven_terms: Arc<UnprovenTerms>,
         authority: Arc<PoolAuthority>,
     }
@@ -77,7 +77,7 @@ impl StaleCatalog {
         if self.pool.lock().is_quarantined(donor) {
             return Ok(());
         }
-        self.audit.quarantine(donor, why).await
+        self.inquiries.quarantine(donor, why).await
     }
 
     /// Freezes garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.

@@ -243,17 +243,10 @@ fn fewer_may_go(status: &PoolStatus) -> Option<String> {
 /// of false receipts, which members may have made up together.
 pub fn degrades(alarm: &Alarm) -> bool {
     use AlarmKind::{
-        DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace,
-        MemberUnreliable, SpaceShort,
+        DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace, SpaceShort,
     };
-    let notes = [
-        DonorBadCopies,
-        DonorFalseReceipts,
-        DonorUnproven,
-        DonorUnreachedFromOnePlace,
-        MemberUnreliable,
-        SpaceShort,
-    ];
+    let notes =
+        [DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace, SpaceShort];
     !notes.contains(&alarm.kind)
 }
 

@@ -25,7 +25,6 @@ mod reach_record;
 mod receipts;
 mod record;
 pub mod redundancy;
-mod running_probations;
 mod tasks;
 mod twins;
 mod uncommitted;
@@ -42,7 +41,6 @@ pub use pool::{OpenReservation, Pool, ReservesTooMuch, Shrinking, UnknownArrival
 pub use pool_view::{DonorView, LeavingRule, PoolView};
 pub use receipts::{ReceiptJudgement, ReceiptSigner};
 pub use record::{DonorRecord, Giving};
-pub use running_probations::ProbationResult;
 pub use write_session::{
     MANAGER, NewSession, NoSession, QuotaRoom, ResumedSession, SessionAtDonor, Ticketed,
     TooManyOffered,

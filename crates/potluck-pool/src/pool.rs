@@ -34,7 +34,6 @@ use crate::limits::PoolLimits;
 use crate::offered::OfferedChunks;
 use crate::pending_chunk_orders::PendingChunkOrders;
 use crate::redundancy::Repairs;
-use crate::running_probations::RunningProbations;
 use crate::uncommitted::Uncommitted;
 use crate::write_session::OpenSession;
 use potluck_core::clock::Tick;
@@ -70,7 +69,6 @@ pub struct Pool {
     pub(crate) circuit_breaker: CircuitBreaker,
     pub(crate) complaints: Complaints,
     pub(crate) false_receipts: FalseReceipts,
-    pub(crate) probation: RunningProbations,
     pub(crate) given_up: GivenUpDonors,
     pub(crate) losses: Losses,
     /// The time at which the rights of some member were last ended, by the clock that tickets are issued by, in
@@ -101,7 +99,6 @@ impl Pool {
             circuit_breaker: CircuitBreaker::default(),
             complaints: Complaints::default(),
             false_receipts: FalseReceipts::default(),
-            probation: RunningProbations::default(),
             given_up: GivenUpDonors::default(),
             losses: Losses::default(),
             rights_ended_ms: None,

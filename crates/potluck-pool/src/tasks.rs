@@ -1,4 +1,4 @@
-//! The tasks that donors were asked to do and have not answered: to make, test, compare or compute something.
+//! The tasks that donors were asked to do and have not answered: to make or compute something.
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;

@@ -3,13 +3,14 @@
 //! client has a pipelined connection of its own.
 
 use crate::addresses::Addresses;
-use crate::bulk::{BulkIo, BulkStatus, Forward, FrameError, PIECE, Reply, Request};
+use crate::bulk::{BulkIo, BulkStatus, ChunkPart, Forward, FrameError, PIECE, Reply, Request};
 use crate::net::Net;
 use crate::ticket::{Receipt, Ticket};
 use crate::upgrade::{self, OpenedBulk, UpgradeError};
-use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
+use potluck_core::chunk::{ChunkKind, ChunkName, Verifier, verify_segments};
 use potluck_core::entropy::Entropy;
 use potluck_core::hedging::STALL_TIMEOUT;
+use potluck_core::merkle::{SEGMENT, proof_len, segment_count};
 use potluck_core::policy::AckLevel;
 use std::time::Duration;
 
@@ -57,19 +58,59 @@ impl PeerConnection {
 
     /// Fetches the chunk `name` of `len` stored bytes, and verifies it.
     pub async fn get(&mut self, name: ChunkName, len: u32) -> Result<Vec<u8>, PeerError> {
-        let most = STALL_TIMEOUT + Duration::from_secs((len / SLOWEST).into());
-        let whole = async {
+        let mut bytes = Vec::with_capacity(len as usize);
+        self.check(name, len, |piece| bytes.extend_from_slice(piece)).await?;
+        Ok(bytes)
+    }
+
+    /// Has the donor send the chunk `name` of `len` stored bytes, calls `each` with every piece of it as it comes, and
+    /// verifies the whole at the end.
+    pub async fn check(
+        &mut self,
+        name: ChunkName,
+        len: u32,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), PeerError> {
+        within(len, async {
             self.begin_get(name, len).await?;
-            let mut bytes = vec![0; len as usize];
             let mut verifier = Verifier::new(name);
-            for piece in bytes.chunks_mut(PIECE) {
+            let mut piece = vec![0; PIECE.min(len as usize)];
+            let mut left = len as usize;
+            while left > 0 {
+                let piece = &mut piece[..PIECE.min(left)];
                 self.read(piece).await?;
                 verifier.update(piece);
+                each(piece);
+                left -= piece.len();
             }
-            verifier.finish().map_err(|_| PeerError::WrongBytes)?;
-            Ok(bytes)
-        };
-        tokio::time::timeout(most, whole).await.unwrap_or(Err(PeerError::Silent))
+            verifier.finish().map(drop).map_err(|_| PeerError::WrongBytes)
+        })
+        .await
+    }
+
+    /// Has the donor send one segment of the chunk `name` of `len` stored bytes, and verifies it by the name.
+    pub async fn check_segment(
+        &mut self,
+        name: ChunkName,
+        len: u32,
+        segment: usize,
+    ) -> Result<(), PeerError> {
+        let offset = segment as u32 * SEGMENT;
+        let part = ChunkPart { offset, len: SEGMENT.min(len.saturating_sub(offset)) };
+        let range = segment..segment + 1;
+        let proof_len = proof_len(segment_count(len.into()) as usize, &range);
+        within(part.len, async {
+            let mut body = vec![0; proof_len + part.len as usize];
+            let reply = self.ask(Request::Get { name, part: Some(part) }, &[]).await?;
+            if reply.body as usize != body.len() {
+                return Err(PeerError::WrongBytes);
+            }
+            self.read(&mut body).await?;
+            let (proof, bytes) = body.split_at(proof_len);
+            let proved = verify_segments(&name, len, &range, bytes, proof);
+            proved.then_some(()).ok_or(PeerError::WrongBytes)
+        })
+        .await
     }
 
     /// Asks for the chunk `name` of `len` stored bytes, all of which are to be [`read`](Self::read)
@@ -155,6 +196,15 @@ fn receipt_of(reply: Reply) -> Result<Receipt, PeerError> {
         Some((_, receipt)) => Ok(receipt),
         None => Err(FrameError::Malformed("a stored chunk without a receipt").into()),
     }
+}
+
+/// Gives up what takes longer than `len` bytes may take, though some come again and again.
+async fn within<T>(
+    len: u32,
+    work: impl Future<Output = Result<T, PeerError>>,
+) -> Result<T, PeerError> {
+    let most = STALL_TIMEOUT + Duration::from_secs((len / SLOWEST).into());
+    tokio::time::timeout(most, work).await.unwrap_or(Err(PeerError::Silent))
 }
 
 async fn unless_stalled<T>(

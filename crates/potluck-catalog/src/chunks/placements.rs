@@ -440,17 +440,6 @@ pub(crate) fn state_of(
 /// one in a hundred of the pool's chunks, nine draws of ten meet a copy of it within so many rows.
 const TRIES: u64 = 256;
 
-/// A copy drawn for an audit.
-#[derive(Debug, Clone)]
-pub struct DrawnCopy {
-    /// The name of the chunk.
-    pub name: ChunkName,
-    /// The length of the chunk in stored bytes.
-    pub len: u32,
-    /// The donors whose copies of the chunk count.
-    pub holders: Vec<DonorId>,
-}
-
 /// Returns up to `count` of a donor's copies that count and that files use, spread over all of them; `random` decides
 /// which. `count` must not be 0.
 pub(crate) fn sample(
@@ -458,10 +447,10 @@ pub(crate) fn sample(
     donor: DonorId,
     count: usize,
     random: u64,
-) -> Result<Vec<DrawnCopy>, Error> {
+) -> Result<Vec<Holding>, Error> {
     let Some((first, rows)) = rows_at(db, donor)? else { return Ok(Vec::new()) };
     let stride = (rows / count as u64).max(1);
-    let mut sample: Vec<DrawnCopy> = Vec::new();
+    let mut sample: Vec<Holding> = Vec::new();
     for (number, at) in (0..).zip((0..rows).step_by(stride as usize).take(count)) {
         let part = first + at as i64..first + (at + stride).min(rows) as i64;
         if let Some(drawn) = drawn_in(db, donor, part, scattered(random, number))?
@@ -480,7 +469,7 @@ fn drawn_in(
     donor: DonorId,
     rows: Range<i64>,
     random: u64,
-) -> Result<Option<DrawnCopy>, Error> {
+) -> Result<Option<Holding>, Error> {
     // Every copy is to be drawn as often as any other. The first copy after a random row is not: the one after a gap
     // would be drawn again and again, and gaps are long, for each file is written to a few donors.
     let mut row = rows.start;
@@ -490,10 +479,10 @@ fn drawn_in(
         if let Some((id, name, len)) = row_from(db, donor, row)?
             && id == ChunkId::from_catalog(row)
         {
-            return Ok(Some(DrawnCopy { name, len, holders: holders(db, id)? }));
+            return Ok(Some(Holding { name, len }));
         }
     }
-    next_at(db, donor, row)
+    Ok(row_from(db, donor, row)?.map(|(_, name, len)| Holding { name, len }))
 }
 
 /// Returns the number at place `number` of the sequence that follows from `random` (SplitMix64).
@@ -510,13 +499,6 @@ fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
         db.prepare(ROWS_AT)?.query_row(params![donor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (Some(first), Some(last)) = range else { return Ok(None) };
     Ok(Some((first, (last - first + 1) as u64)))
-}
-
-/// Returns the first of a donor's copies that count and that files use, from the chunk number `at` on, with all holders
-/// of that chunk.
-fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<DrawnCopy>, Error> {
-    let Some((id, name, len)) = row_from(db, donor, at)? else { return Ok(None) };
-    Ok(Some(DrawnCopy { name, len, holders: holders(db, id)? }))
 }
 
 /// Returns the first of a donor's copies that count and that files use, from the chunk number `at` on.

@@ -2,7 +2,7 @@
 
 use crate::chunks::{
     counted_copies::{self, CountedCopies},
-    placements::{self, Compared, DrawnCopy, HeldAt, ToldCopies},
+    placements::{self, Compared, HeldAt, ToldCopies},
     referrers::{self, Referrers},
     unused_chunks, {self, CatalogChunk},
 };
@@ -203,7 +203,7 @@ impl Catalog {
         donor: DonorId,
         count: usize,
         offset: u64,
-    ) -> Result<Vec<DrawnCopy>, Error> {
+    ) -> Result<Vec<Holding>, Error> {
         self.read(move |db| placements::sample(db, donor, count, offset)).await
     }
 

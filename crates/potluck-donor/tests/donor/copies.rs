@@ -170,24 +170,6 @@ async fn wrong_bytes_are_nobodys_chunk() {
         from: vec![liar.source()],
     };
     assert_eq!(victim.manager.ask(2, shorter).await, lie);
-    let (chunk, len) = (name, LEN as u32);
-    let probe = Work::Probe { chunk, len, from: liar.source() };
-    assert_eq!(victim.manager.ask(3, probe).await, lie);
-}
-
-#[tokio::test]
-async fn a_probe_says_what_a_donor_has_and_keeps_nothing() {
-    let (tested, judge) = (Pool::start().await, Pool::start().await);
-    let name = put(&mut tested.client().await, 1).await;
-    let probe = |chunk, from| Work::Probe { chunk, len: LEN as u32, from };
-    let source = tested.source();
-    assert_eq!(judge.manager.ask(1, probe(name, source.clone())).await, TaskOutcome::Done);
-    assert_eq!(judge.client().await.get(&name).await, None);
-    let absent = probe(ChunkName::of(b"absent"), source.clone());
-    let missing = failed(TaskFault::SourceMissing, Some(DONOR));
-    assert_eq!(judge.manager.ask(2, absent).await, missing);
-    let away = failed(TaskFault::SourceAway, Some(DONOR));
-    assert_eq!(judge.manager.ask(3, probe(name, dead(&source))).await, away);
 }
 
 #[tokio::test]

@@ -2,11 +2,14 @@
 //! only the manager may say which kind a chunk is of.
 
 use crate::pool::{GIB, Pool, SESSION, content};
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::entropy::SystemEntropy;
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::SystemDisk;
 use potluck_wire::bulk::{BulkStatus, Forward, Request};
-use potluck_wire::control::{Holding, TaskFault, TaskOutcome, Work};
+use potluck_wire::control::{Holding, TaskOutcome, Work};
+use potluck_wire::net::SystemNet;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,21 +84,30 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
     assert!(after.done >= before.done && after.of == before.of && after.hurried, "{after:?}");
 }
 
+/// What the manager asks of a donor to see that it still has a chunk (promise R2).
 #[tokio::test]
-async fn audits_hash_what_is_really_there() {
+async fn a_donor_proves_any_segment_of_a_chunk_that_it_has_and_no_other_r2() {
     let pool = Pool::start().await;
     let bytes = content(1, 600_000);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
-    let (chunk, key) = (ChunkName::of(&bytes), Digest([7; 32]));
-    let audit = |chunk, offset, len| Work::Audit { chunk, key, offset, len };
-    let mut hasher = blake3::Hasher::new_keyed(&key.0);
-    hasher.update(&bytes[1000..500_000]);
-    let hash = Digest(*hasher.finalize().as_bytes());
-    let answer = pool.manager.ask(1, audit(chunk, 1000, 499_000)).await;
-    assert_eq!(answer, TaskOutcome::Audited { hash });
-    let not_here = TaskOutcome::Failed { why: TaskFault::NotHere, donor: None };
-    assert_eq!(pool.manager.ask(2, audit(ChunkName([1; 32]), 0, 10)).await, not_here);
-    assert_eq!(pool.manager.ask(3, audit(chunk, 599_999, 2)).await, not_here);
+    let (name, len, source) = (ChunkName::of(&bytes), 600_000, pool.source());
+    let ask = async |name, segment| {
+        let (at, ticket) = (&source.addresses, &source.ticket);
+        let mut connection =
+            PeerConnection::open(&SystemNet, &SystemEntropy, at, ticket).await.expect("opened");
+        connection.check_segment(name, len, segment).await
+    };
+    for segment in 0..10 {
+        ask(name, segment).await.expect("proved");
+    }
+    let absent = ask(ChunkName([1; 32]), 0).await;
+    assert!(matches!(absent, Err(PeerError::Refused(BulkStatus::NotFound))), "{absent:?}");
+    let path = pool.place.chunk(&name);
+    let mut spoiled = fs::read(&path).expect("stored");
+    spoiled[599_999] ^= 1;
+    fs::write(&path, spoiled).expect("spoiled");
+    ask(name, 0).await.expect("proved, whatever becomes of others");
+    assert!(matches!(ask(name, 9).await, Err(PeerError::WrongBytes)));
 }
 
 #[tokio::test]
@@ -106,7 +118,7 @@ async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again()
         use crate::manager::DONOR;
         let ops = Ops::GET.and(Ops::PUT).and(Ops::RECORD);
         let caveats = [Caveat::Donor(DONOR), Caveat::Ops(ops), Caveat::Session(SESSION)];
-        Ticket::issue(&pool.key, &potluck_core::entropy::SystemEntropy, &caveats)
+        Ticket::issue(&pool.key, &SystemEntropy, &caveats)
     };
     let mut listed = Vec::new();
     for (number, kind) in (1..).zip([ChunkKind::Log, ChunkKind::Data]) {

@@ -233,8 +233,8 @@ impl DonorCalls {
         Ok(needed.map(|chunk| chunk.name).collect())
     }
 
-    /// Reacts to what a heartbeat says: scans look at losses and at a donor that must hold less, and other donors are
-    /// to test a copy that the donor calls sound although somebody complained about it.
+    /// Reacts to what a heartbeat says: scans look at losses and at a donor that must hold less, and a donor that
+    /// calls a copy sound of which the manager gets other bytes is a liar.
     fn react(&self, donor: DonorId, heartbeat: &Heartbeat) {
         let now = self.time.tick();
         if !heartbeat.spoiled.is_empty() || !heartbeat.unreadable.is_empty() {

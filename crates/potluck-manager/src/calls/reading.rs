@@ -182,10 +182,10 @@ impl Answer<Report> for ReadingCalls {
             self.scan_state.worse(now, BAD_COPY_MET);
             self.scan_state.changed_at(donor, now);
         }
-        // The copy counts until its donor or others have looked at it: one reader's report marks nothing as lost.
+        // The copy counts until its donor or the manager has looked at it: one reader's report marks nothing as lost.
         match call.fault {
             CopyFault::WrongBytes | CopyFault::Missing => {
-                pool.accuse(donor, Holding { name, len: chunk.len }, who.member, now);
+                pool.accuse(donor, Holding { name, len: chunk.len }, Some(who.member), now);
             }
             CopyFault::Unreadable => pool.order_verify(donor, name, now),
         }

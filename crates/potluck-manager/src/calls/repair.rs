@@ -3,9 +3,9 @@
 use super::{Answer, concerned};
 use crate::callers::CallingMember;
 use crate::handles::handles;
+use crate::inquiries::Inquiries;
 use crate::pool_status::Overview;
 use crate::pool_time::PoolTime;
-use crate::probation::Probation;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
@@ -28,7 +28,7 @@ handles! {
         catalog: Catalog,
         stats: Arc<StatsCache>,
         scan_state: Arc<ScanState>,
-        probation: Probation,
+        inquiries: Inquiries,
         overview: Overview,
     }
 }
@@ -117,7 +117,7 @@ impl RepairCalls {
 impl Answer<Trust> for RepairCalls {
     async fn answer(self, call: Trust, caller: CallingMember) -> Result<Done, Failure> {
         let donor = concerned(&self.pool, &caller, Some(call.donor))?;
-        self.probation.begin(donor).await?;
+        self.inquiries.begin_probation(donor).await?;
         Ok(Done {})
     }
 }

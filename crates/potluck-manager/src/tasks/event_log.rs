@@ -227,7 +227,6 @@ fn over(kind: AlarmKind, donor: &str) -> String {
         AlarmKind::DonorTwins => format!("{donor} is one daemon again"),
         AlarmKind::DonorUnproven => format!("{donor} tells of no unknown manager any more"),
         AlarmKind::DonorFalseReceipts => format!("the receipts of {donor} are its own again"),
-        AlarmKind::MemberUnreliable => "what members say of donors is believed again".into(),
         AlarmKind::Backup => "the catalog is backed up to a file again".into(),
         AlarmKind::Log => "the metadata log on the donors is written again".into(),
         AlarmKind::GcFrozen => "chunks that no file uses are reclaimed again".into(),

@@ -8,7 +8,6 @@ use crate::inquiries::Inquiries;
 use crate::log::adapting::Adapting;
 use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
-use crate::probation::Probation;
 use crate::scan::Scan;
 use crate::scan_state::{Priority, ScanScope, ScanState};
 use crate::settings::Settings;
@@ -34,7 +33,6 @@ handles! {
         catalog: Catalog,
         scan_state: Arc<ScanState>,
         tickets: TicketIssuer,
-        probation: Probation,
         results: ApplyingTaskResults,
         scan: Scan,
         trim: Trim,
@@ -68,7 +66,6 @@ impl Repair {
             if changes != DonorChanges::default() {
                 self.scan_state.changed(now);
             }
-            self.probation.go_on();
             let (after, paused, more) = {
                 let mut pool = self.pool.lock();
                 pool.hand_out(now, &|contact| self.tickets.source(contact));

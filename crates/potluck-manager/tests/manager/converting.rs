@@ -58,9 +58,7 @@ async fn a_donor_that_computes_wrong_parity_holds_up_nothing_and_keeps_none_of_i
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let ec = "2+1".parse().expect("a code");
     let wrong = parity_of(&[], ec)[0];
-    for member in &mut crew.members[..1] {
-        member.liar = Some(member.id());
-    }
+    crew.members[0].lies = true;
     set(&crew, Override { ec: Some(ec), ..Override::default() }).await;
     crew.until("coded", async |crew: &Crew| {
         crew.health("pot://lab/a/1").await.changing_to.is_none().then_some(())

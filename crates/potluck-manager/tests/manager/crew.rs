@@ -1,7 +1,7 @@
 //! Donors that do what they are asked to as real ones do, but without bytes: a chunk is its name.
 
 use crate::lab::{Donor, LEN, Lab, chunk, commit, offer};
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::ChunkName;
 use potluck_core::clock::{Clock, SharedClock, SystemClock, Tick, UnixMillis};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, SessionId};
@@ -10,7 +10,7 @@ use potluck_manager::ManagerConfig;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Condition, Health, Holding, Outcome, PoolStatus, RepairAction, RepairControl, RepairState,
-    RepairStatus, Reserve, Stat, Status, Task, TaskFault, TaskOutcome, TaskResult, Tombstone, Work,
+    RepairStatus, Reserve, Stat, Status, Task, TaskOutcome, TaskResult, Tombstone, Work,
 };
 use potluck_wire::env::Env;
 use potluck_wire::packed::Packed;
@@ -30,9 +30,8 @@ pub struct Member {
     pub excess: u64,
     /// The bytes of the excess that its disk lacks.
     pub disk_lacks: u64,
-    /// The donor that is played as a liar: this member says that it got wrong bytes from it, and gives wrong
-    /// answers itself if it is that donor.
-    pub liar: Option<DonorId>,
+    /// True if it computes wrong parity.
+    pub lies: bool,
     /// True if it says that it has more room than any other, and to have stored what it was told to fetch, which it
     /// has not.
     pub pretends: bool,
@@ -107,20 +106,11 @@ impl Member {
             }
             Work::Encode { ec, shards, .. } => {
                 let data: Vec<ChunkName> = shards.iter().map(|shard| shard.chunk).collect();
-                let lies = self.liar == Some(self.id());
-                let parity = parity_of(if lies { &data[..0] } else { &data }, ec);
+                let parity = parity_of(if self.lies { &data[..0] } else { &data }, ec);
                 parity.iter().for_each(|name| self.store(*name));
                 TaskOutcome::Encoded { parity: Packed(parity) }
             }
-            Work::Audit { chunk, key, .. } => {
-                let said = if self.liar == Some(self.id()) { chunk_of_a_liar() } else { chunk };
-                let hash = Digest(*blake3(&said, &key.0).as_bytes());
-                TaskOutcome::Audited { hash }
-            }
-            Work::Probe { from, .. } if self.liar == Some(from.donor) => {
-                TaskOutcome::Failed { why: TaskFault::SourceWrong, donor: Some(from.donor) }
-            }
-            Work::Probe { .. } | Work::Scrub { .. } | Work::Describe => TaskOutcome::Done,
+            Work::Scrub { .. } | Work::Describe => TaskOutcome::Done,
         }
     }
 
@@ -131,14 +121,6 @@ impl Member {
         };
         self.tasks.iter().filter(made).count()
     }
-}
-
-fn chunk_of_a_liar() -> ChunkName {
-    chunk(u64::MAX)
-}
-
-fn blake3(chunk: &ChunkName, key: &[u8; 32]) -> blake3::Hash {
-    blake3::keyed_hash(key, &chunk.0)
 }
 
 /// Returns the parity that all members compute of the same data.
@@ -228,7 +210,7 @@ impl Crew {
                 lends: None,
                 excess: 0,
                 disk_lacks: 0,
-                liar: None,
+                lies: false,
                 pretends: false,
                 tasks: Vec::new(),
                 verified: BTreeSet::new(),

@@ -369,9 +369,14 @@ impl Donor {
     }
 }
 
-/// Returns the name of chunk number `n` of a test, which has [`LEN`] bytes.
+/// Returns the name of chunk number `n` of a test.
 pub fn chunk(n: u64) -> ChunkName {
-    ChunkName::of(&n.to_le_bytes())
+    ChunkName::of(&bytes(n))
+}
+
+/// Returns the [`LEN`] bytes of chunk number `n` of a test.
+pub fn bytes(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(LEN as usize / 8)
 }
 
 pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {

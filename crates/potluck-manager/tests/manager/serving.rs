@@ -1,7 +1,8 @@
-//! A donor that serves bytes, whatever they are called.
+//! A donor that serves bytes.
 
 use crate::lab::Donor;
-use potluck_wire::bulk::{Inbox, Reply, SessionKeys, StreamIo};
+use potluck_core::chunk::ChunkName;
+use potluck_wire::bulk::{BulkStatus, Inbox, Reply, Request, SessionKeys, StreamIo};
 use potluck_wire::net::{BoxStream, Net, SystemNet};
 use potluck_wire::ticket::{PublicTicket, TicketTime};
 use potluck_wire::upgrade::{NONCE_HEADER, TICKET_HEADER};
@@ -10,8 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const OURS: [u8; 16] = [5; 16];
 
-/// Serves `bytes` to every peer with a ticket of this donor, whatever it asks for, and returns the port.
-pub async fn serve(donor: &Donor, bytes: Vec<u8>) -> u16 {
+/// Serves what `bytes` gives for the name of a chunk of one segment to every peer with a ticket of this donor, and
+/// returns the port.
+pub async fn serve(
+    donor: &Donor,
+    bytes: impl Fn(&ChunkName) -> Option<Vec<u8>> + Send + 'static,
+) -> u16 {
     let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let (key, me) = (donor.key.clone(), donor.id);
@@ -24,8 +29,11 @@ pub async fn serve(donor: &Donor, bytes: Vec<u8>) -> u16 {
                 SessionKeys::derive(&grant.secret, &nonce, &OURS);
             let mut inbox = Inbox::new(client, &[]).expect("nothing yet");
             let mut io = StreamIo(stream);
-            while let Ok(Some((tag, _))) = inbox.request(&mut io).await {
-                let head = Reply::found(bytes.len() as u32).encode(tag, &mut donor);
+            while let Ok(Some((tag, Request::Get { name, .. }))) = inbox.request(&mut io).await {
+                let bytes = bytes(&name);
+                let found = bytes.as_ref().map(|bytes| Reply::found(bytes.len() as u32));
+                let reply = found.unwrap_or(Reply::bare(BulkStatus::NotFound));
+                let (head, bytes) = (reply.encode(tag, &mut donor), bytes.unwrap_or_default());
                 let StreamIo(stream) = &mut io;
                 let sent = async {
                     stream.write_all(&head).await?;

@@ -79,7 +79,6 @@ impl Pool {
         self.false_receipts.forget(donor);
         self.forget_tasks(donor);
         self.settle_complaints(donor);
-        self.end_probation(donor);
     }
 
     /// Returns whether the donor is in this pool.

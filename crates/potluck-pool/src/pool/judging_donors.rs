@@ -218,7 +218,7 @@ impl Pool {
 
     /// Quarantines a donor for a reason, or trusts it again with `None`.
     pub fn quarantine(&mut self, id: DonorId, why: Option<String>) {
-        self.end_probation(id);
+        self.settle_complaints(id);
         if why.is_some() {
             self.losses.note(id);
         }
@@ -230,7 +230,7 @@ impl Pool {
     /// Returns the reason why a donor was first quarantined, whatever tests have found since; `None` for a trusted
     /// donor.
     pub fn why_quarantined(&self, donor: DonorId) -> Option<String> {
-        let tested = self.probation.0.get(&donor).map(|probation| probation.why.clone());
+        let tested = self.complaints.probations.get(&donor).map(|probation| probation.why.clone());
         tested.or_else(|| self.donors.get(donor)?.record.quarantined.clone())
     }
 

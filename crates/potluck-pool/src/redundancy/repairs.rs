@@ -5,7 +5,7 @@ use super::encodings::Encodings;
 use super::job::{Encode, RepairJob};
 use super::queue::{CopiesInSums, RepairQueue, RepairSums};
 use crate::tasks::AskedTasks;
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::repair_plan::{Bucket, Helper};
@@ -50,10 +50,6 @@ pub enum Purpose {
     Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Reads },
     /// The task computes parity, as `asked` donors in all are told to.
     Encode { group: Box<Encode>, asked: usize, reads: Reads },
-    /// The task tests whether a donor sends a chunk as it is.
-    Probe { chunk: ChunkName, len: u32, suspect: DonorId },
-    /// The task compares a part of a chunk among its holders.
-    Audit { chunk: ChunkName, len: u32, key: Digest },
     /// The task has a donor read everything back.
     Scrub,
 }
@@ -351,7 +347,7 @@ impl Repairs {
                 self.encodings.landed(group);
                 (reads, group.parity_bytes())
             }
-            Purpose::Probe { .. } | Purpose::Audit { .. } | Purpose::Scrub => return,
+            Purpose::Scrub => return,
         };
         lower(&mut self.writing, donor, writes);
         reads.iter().for_each(|(source, bytes)| lower(&mut self.reading, *source, *bytes));

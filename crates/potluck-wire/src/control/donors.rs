@@ -296,11 +296,6 @@ pub enum TaskOutcome {
         /// The names of the parity chunks.
         parity: Packed<ChunkName>,
     },
-    /// The keyed hash that an audit asked for was computed.
-    Audited {
-        /// The BLAKE3 hash, keyed.
-        hash: Digest,
-    },
     /// The chunks of other kinds than data that are at this donor were listed.
     Described {
         /// The blocks of the metadata log.
@@ -324,7 +319,7 @@ pub enum TaskFault {
     Full,
     /// The disk of this donor failed.
     Disk,
-    /// The chunk, the part of it that was asked for, or the lent directory is not at this donor.
+    /// The lent directory is not at this donor.
     NotHere,
     /// A source does not have the chunk, or too few chunks of a group can be had.
     SourceMissing,
@@ -519,27 +514,6 @@ pub enum Work {
         ack: AckLevel,
         /// All data chunks of the group.
         shards: Vec<Shard>,
-    },
-    /// Fetch the chunk from another donor and verify it by name; store nothing.
-    Probe {
-        /// The name of the chunk.
-        chunk: ChunkName,
-        /// The size of the chunk in stored bytes.
-        len: u32,
-        /// The donor that is tested.
-        from: Source,
-    },
-    /// Hash a part of a chunk under a key that was not known before, to be compared with what
-    /// other holders answer.
-    Audit {
-        /// The name of the chunk.
-        chunk: ChunkName,
-        /// The key of the hash.
-        key: Digest,
-        /// The offset of the part, in stored bytes.
-        offset: u32,
-        /// The size of the part, in stored bytes.
-        len: u32,
     },
     /// Read back everything now, at up to this many bytes a second within the donor's own limits. The task is answered
     /// when the round has begun.

@@ -145,8 +145,6 @@ pub enum AlarmKind {
     DonorUnproven,
     /// Members got receipts of a donor that are not its own.
     DonorFalseReceipts,
-    /// A member complained about copies that others found right.
-    MemberUnreliable,
     /// The catalog is not backed up.
     Backup,
     /// The log of the catalog is not written to donors.
