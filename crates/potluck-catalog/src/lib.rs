@@ -35,7 +35,6 @@ mod writer_state;
 
 pub use checkpoints::checkpoint_rows::{CommittedCheckpoint, KnownCheckpoints};
 pub use checkpoints::open_checkpoint::OpenCheckpoint;
-pub use checkpoints::{CheckpointOutcome, NewCheckpoint};
 pub use chunks::counted_copies::CountedCopies;
 pub use chunks::followed::{Followed, ToFollow};
 pub use chunks::placements::{Compared, HeldAt, ToldCopies};
@@ -48,10 +47,8 @@ pub use chunks::unused_chunks::{Condemned, UnusedSince};
 pub use chunks::{CatalogChunk, UnusedChunk};
 pub use durability::Durability;
 pub use error::Error;
-pub use history::BroughtBack;
 pub use history::bygone_name::{BygoneLink, BygoneName};
 pub use history::kept_entry::KeptEntry;
-pub use history::series::{Series, SeriesStep};
 pub use history::taken_snapshot::TakenSnapshot;
 pub use kept_replies::{CommitStep, RepeatableCall, RepliesTo};
 pub use log::changes::ChangeNumber;
@@ -66,7 +63,11 @@ pub use members::grants::SeenSpaces;
 pub use members::quotas::{QuotaLimits, StoredQuota};
 pub use members::stored_member::StoredMember;
 pub use members::tokens::{Certified, Moment, NewToken, Token};
-pub use names::copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
+pub use operations::checkpoints::{CheckpointOutcome, NewCheckpoint};
+pub use operations::history::BroughtBack;
+pub use operations::log::system::block_path;
+pub use operations::names::copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
+pub use operations::series::steps::{Series, SeriesStep};
 pub use operations::{
     AdmittedWrite, CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted,
     TIME_LEAP, TermStart, Upkeep, WrittenDown,
@@ -78,7 +79,6 @@ pub use pool_records::sessions::StoredSession;
 pub use pool_records::space_keys::KeyRing;
 pub use pool_records::spaces::{NewSpace, Space, Sums};
 pub use pool_records::stored_donor::{Goal, StoredDonor};
-pub use pool_records::system::block_path;
 pub use pool_records::term_history::{LAST_EPOCH, Term};
 pub use read_turns::ReadFor;
 pub use versions::commit::{

@@ -29,24 +29,24 @@
 //! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
 //! | Upkeep (`upkeep`) | `stats` `in_turn` `sync` `save_time` `upkeep` |
 
-mod checkpoints;
+pub(crate) mod checkpoints;
 mod commits;
 pub(crate) mod donors;
 mod files;
 mod founding;
 mod garbage;
 pub(crate) mod grants;
-mod history;
-mod log;
+pub(crate) mod history;
+pub(crate) mod log;
 pub(crate) mod members;
-mod names;
+pub(crate) mod names;
 pub(crate) mod quotas;
 mod redundancy;
-mod series;
+pub(crate) mod series;
 mod sessions;
 pub(crate) mod spaces;
 mod terms;
-mod upkeep;
+pub(crate) mod upkeep;
 
 pub use commits::CommittedFiles;
 pub use donors::{DonorNote, WrittenDown};

@@ -8,5 +8,4 @@ pub(crate) mod sessions;
 pub(crate) mod space_keys;
 pub(crate) mod spaces;
 pub(crate) mod stored_donor;
-pub(crate) mod system;
 pub(crate) mod term_history;

@@ -7,3 +7,9 @@ mod damage;
 mod log;
 mod operations;
 mod writing;
+
+use crate::operations::checkpoints::publishing::Conditions;
+use potluck_wire::control::Condition;
+
+/// Staged files replace others, whatever those are.
+const NO_CONDITIONS: Conditions = Conditions { condition: Condition::Always, spare_content: false };

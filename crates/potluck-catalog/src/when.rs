@@ -39,6 +39,4 @@ pub enum WhatIsKept {
     AsPoliciesSay,
     /// Nothing is kept, nor what was kept of the name before, except what a snapshot shows.
     Nothing,
-    /// The change is replayed: the log tells of what was kept by records of their own.
-    AsTheLogSays,
 }

@@ -1,8 +1,8 @@
-//! The rows of checkpoints, and the checks at paths that lead through staging directories.
+//! The rows of checkpoints.
 
 use crate::checkpoints::open_checkpoint::OpenCheckpoint;
 use crate::error::Error;
-use crate::log::{changes, notes, records::Record};
+use crate::log::notes;
 use crate::names::entries::{self, DirId};
 use crate::pool_records::spaces;
 use crate::sql::{Row, Tx, params};
@@ -12,9 +12,15 @@ use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
-/// The precision, in milliseconds, with which the last use of a checkpoint is recorded: not each of a thousand commits
-/// writes it down.
-const USED_WITHIN_MS: u64 = 60_000;
+/// The time in milliseconds for which a checkpoint that has ended is known, unless the member has more than
+/// [`MOST_ENDED`]: a client that commits it again in that time hears that it is committed.
+const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
+/// The time in milliseconds for which a file stays shared after its last use, while nothing is staged for its next
+/// version.
+const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
+/// The most ended checkpoints of one member that are known at once; beyond that, the first to have ended are
+/// forgotten.
+const MOST_ENDED: i64 = 1024;
 
 /// The row of a checkpoint.
 pub(crate) struct Kept {
@@ -40,11 +46,11 @@ pub(crate) struct Kept {
     pub committed: Option<String>,
 }
 
-pub(crate) const COLUMNS: &str =
+const COLUMNS: &str =
     "SELECT id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed, space
      FROM checkpoints";
 
-pub(crate) fn kept(row: &Row<'_>) -> Result<Kept, Error> {
+fn kept(row: &Row<'_>) -> Result<Kept, Error> {
     Ok(Kept {
         id: CheckpointId(row.get(0)?),
         dir: row.get::<Option<i64>>(1)?.map(DirId::now),
@@ -68,7 +74,7 @@ fn style_of(number: i64) -> CommitStyle {
 }
 
 /// Returns the number that stands for a style in its column.
-pub(crate) fn style_number(style: CommitStyle) -> i64 {
+fn style_number(style: CommitStyle) -> i64 {
     match style {
         CommitStyle::Replace => 0,
         CommitStyle::Merge => 1,
@@ -93,7 +99,7 @@ impl Kept {
 
     /// Returns the checkpoint with its present paths; `None` if it has ended, the directory that it is in was removed, or
     /// the path of the target is too long by now. A move refuses to make it so, but the checkpoint may have begun after
-    /// that check ([`crate::names::check_lengths`]).
+    /// that check ([`check_lengths`](crate::operations)).
     pub fn open(&self, db: &Tx) -> Result<Option<OpenCheckpoint>, Error> {
         let Some(staging) = self.staging(db)? else { return Ok(None) };
         let Some(holder) = staging.parent() else { return Ok(None) };
@@ -111,12 +117,6 @@ impl Kept {
             idle_ms,
         }))
     }
-}
-
-/// Returns the checkpoint `id` of a space, which must be open.
-fn open(db: &Tx, space: &str, id: &CheckpointId) -> Result<OpenCheckpoint, Error> {
-    let kept = find(db, space, id)?.ok_or(Error::NoCheckpoint(*id))?;
-    kept.open(db)?.ok_or(Error::NoCheckpoint(*id))
 }
 
 fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
@@ -140,49 +140,9 @@ fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
     Ok(())
 }
 
-/// Notes that a checkpoint was used at this time, if the last use that is noted is a minute old, and returns it as it
-/// is then.
-pub(crate) fn used(db: &Tx, open: OpenCheckpoint, pool_ms: u64) -> Result<OpenCheckpoint, Error> {
-    let now_ms = notes::without_leaps(db, pool_ms)?;
-    if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
-        return Ok(open);
-    }
-    let open = OpenCheckpoint { used_ms: now_ms, ..open };
-    put(db, &open)?;
-    changes::tell(db, Record::Checkpoint(open.clone()))?;
-    Ok(open)
-}
-
-/// Refuses a change in the place of old versions and snapshots, at or below a staging directory whose checkpoint is not
-/// open, and at a staging name inside another. The checkpoint counts as used at `now_ms`, if that is given. For any
-/// other path no row is read.
-pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> Result<(), Error> {
-    check_not_kept(path)?;
-    let Some(place) = StagedPlace::of(path) else { return Ok(()) };
-    let open = open(db, path.space(), &place.id)?;
-    if open.staging != place.staging {
-        return Err(Error::NoCheckpoint(place.id));
-    }
-    // A name that looks like a staging directory's and is none would be hidden from everybody.
-    let nested = place.below.iter().find_map(|name| CheckpointId::of_staging_name(name));
-    if let Some(other) = nested {
-        return Err(Error::NoCheckpoint(other));
-    }
-    now_ms.map_or(Ok(()), |now_ms| used(db, open, now_ms).map(drop))
-}
-
 /// Refuses a change in the place of old versions and snapshots, which only the catalog itself changes.
 pub(crate) fn check_not_kept(path: &PoolPath) -> Result<(), Error> {
     if is_read_only(path) { Err(Error::KeptPlace(path.clone())) } else { Ok(()) }
-}
-
-/// Refuses to move or remove a staging directory itself, which the end of its checkpoint does, and whatever
-/// [`check_writable`] refuses.
-pub(crate) fn check_removable(db: &Tx, path: &PoolPath) -> Result<(), Error> {
-    match StagedPlace::of(path) {
-        Some(place) if place.below.is_empty() => Err(Error::StagingPlace(path.clone())),
-        _ => check_writable(db, path, None),
-    }
 }
 
 /// Returns the names that lead to the target of a checkpoint from the directory that its staging directory `name` is
@@ -281,7 +241,7 @@ pub(crate) fn strays(db: &Tx) -> Result<Vec<PoolPath>, Error> {
 /// Writes the row of an open checkpoint, and makes its staging directory if that is not there.
 pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let attributes = EntryAttributes::of_dir(open.begun_wall_ms);
-    let dir = entries::make_dirs(db, &open.staging, attributes)?.dir;
+    let dir = entries::make_dirs(db, &open.staging, attributes)?;
     let depth = open.staging.names().len() - 1;
     let OpenCheckpoint { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *open;
     let target = open.target.names().get(depth..).unwrap_or_default().join("/");
@@ -305,12 +265,47 @@ pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     )
 }
 
-/// Forgets the checkpoint whose staging directory a log tells to be gone from a path.
-pub(crate) fn forget_at(db: &Tx, staging: &PoolPath) -> Result<(), Error> {
-    if let Some(place) = StagedPlace::of(staging).filter(|place| place.below.is_empty()) {
-        let space = spaces::named(db, staging.space())?.id;
-        delete(db, space, &place.id)?;
+/// Ends the checkpoint whose files are staged at a path, if there is one: what was staged is visible now at the path
+/// `committed`, or is gone.
+pub(crate) fn end_at(
+    db: &Tx,
+    staging: &PoolPath,
+    committed: Option<&PoolPath>,
+    pool_ms: u64,
+) -> Result<(), Error> {
+    let place = StagedPlace::of(staging).filter(|place| place.below.is_empty());
+    let Some(place) = place else { return Ok(()) };
+    match find(db, staging.space(), &place.id)?.filter(|kept| kept.dir.is_some()) {
+        Some(kept) => end(db, &kept, committed, pool_ms),
+        None => Ok(()),
     }
+}
+
+/// Ends a checkpoint, which is known for a while. A shared file's is not: it is known by its path, at which another may
+/// begin.
+pub(crate) fn end(
+    db: &Tx,
+    Kept { space, id, style, .. }: &Kept,
+    committed: Option<&PoolPath>,
+    pool_ms: u64,
+) -> Result<(), Error> {
+    if *style == CommitStyle::Share {
+        return delete(db, *space, id);
+    }
+    let now_ms = notes::without_leaps(db, pool_ms)?;
+    let committed = committed.map(PoolPath::to_string);
+    db.prepare(
+        "UPDATE checkpoints SET dir = NULL, committed = ?3, used_ms = ?4 WHERE space = ?1 AND id = ?2",
+    )?
+    .execute(params![space.0, id.0, committed, now_ms as i64])?;
+    db.prepare(
+        "DELETE FROM checkpoints WHERE (space, id) IN (
+             SELECT space, id FROM checkpoints
+             WHERE dir IS NULL AND made_by =
+                 (SELECT made_by FROM checkpoints WHERE space = ?1 AND id = ?2)
+             ORDER BY used_ms DESC LIMIT -1 OFFSET ?3)",
+    )?
+    .execute(params![space.0, id.0, MOST_ENDED])?;
     Ok(())
 }
 
@@ -319,4 +314,77 @@ pub(crate) fn delete(db: &Tx, space: SpaceId, id: &CheckpointId) -> Result<(), E
     db.prepare("DELETE FROM checkpoints WHERE space = ?1 AND id = ?2")?
         .execute(params![space.0, id.0])?;
     Ok(())
+}
+
+/// Returns checkpoints that are to be aborted or forgotten.
+pub(crate) fn due(db: &Tx, limit: usize, pool_ms: u64) -> Result<Vec<Kept>, Error> {
+    let now_ms = notes::without_leaps(db, pool_ms)?;
+    // Checkpoints that have ended are many more than open ones, so they are found by their age.
+    let mut ended = db.prepare(&format!(
+        "{COLUMNS} WHERE dir IS NULL AND used_ms < ?1 ORDER BY used_ms LIMIT ?2"
+    ))?;
+    let before_ms = now_ms.saturating_sub(KNOWN_AFTERWARDS_MS) as i64;
+    let ended = ended.query_map(params![before_ms, limit as i64], kept)?;
+    let mut due: Vec<Kept> = ended.collect::<Result<_, _>>()?;
+    let mut open = db.prepare(&format!(
+        "{COLUMNS} c WHERE c.dir IS NOT NULL AND (c.used_ms + c.idle_ms < ?1
+            OR (c.style = ?3 AND c.used_ms < ?4
+                AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.parent = c.dir))
+            OR NOT EXISTS (SELECT 1 FROM entries e WHERE e.dir = c.dir))
+         ORDER BY c.dir LIMIT ?2"
+    ))?;
+    let shared = style_number(CommitStyle::Share);
+    let unused_ms = now_ms.saturating_sub(SHARED_AFTERWARDS_MS) as i64;
+    let left = limit - due.len();
+    let open = open.query_map(params![now_ms as i64, left as i64, shared, unused_ms], kept)?;
+    due.extend(open.collect::<Result<Vec<_>, _>>()?);
+    Ok(due)
+}
+
+/// Returns whether a checkpoint is to be aborted or forgotten.
+pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
+    Ok(!due(db, 1, now_ms)?.is_empty())
+}
+
+/// Returns the file that writers share at a path, if they share one.
+pub(crate) fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<OpenCheckpoint>, Error> {
+    shared_row(db, path)?.map_or(Ok(None), |kept| kept.open(db))
+}
+
+/// Returns the row of the file that writers share at a path, if they share one.
+pub(crate) fn shared_row(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
+    let id = CheckpointId::of_shared_file(path);
+    let Some(kept) = find(db, path.space(), &id)? else { return Ok(None) };
+    // The directory of the file may have been moved since.
+    let is_there = kept.open(db)?.is_some_and(|open| open.target == *path);
+    Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))
+}
+
+/// Returns a file at a path, or below it, that writers share, and for whose next version something is staged.
+pub(crate) fn written_shared_file(db: &Tx, path: &PoolPath) -> Result<Option<PoolPath>, Error> {
+    let shared = format!("{COLUMNS} WHERE dir IS NOT NULL AND style = ?1");
+    let mut select = db.prepare(&shared)?;
+    let style = style_number(CommitStyle::Share);
+    let shared: Vec<Kept> = select.query_map(params![style], kept)?.collect::<Result<_, _>>()?;
+    for kept in shared {
+        let (Some(dir), Some(open)) = (kept.dir, kept.open(db)?) else { continue };
+        // One whose directory was moved is reached by nobody.
+        let is_of_target = kept.id == CheckpointId::of_shared_file(&open.target);
+        if is_of_target && open.target.is_inside(path) && has_staged_files(db, dir)? {
+            return Ok(Some(open.target));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether writers share the file at a path.
+pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
+    Ok(shared_row(db, path)?.is_some())
+}
+
+/// Returns whether more than empty directories is in a staging directory: writers that all withdrew leave an empty one.
+pub(crate) fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    let staged = "SELECT 1 FROM entries e WHERE e.parent = ?1
+                  AND (e.dir IS NULL OR EXISTS (SELECT 1 FROM entries b WHERE b.parent = e.dir)) LIMIT 1";
+    db.prepare(staged)?.exists(params![dir.0])
 }

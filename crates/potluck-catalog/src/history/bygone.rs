@@ -12,10 +12,8 @@ use crate::history::{
     bygone_name::{BygoneLink, BygoneName},
     snapshot_rows,
 };
-use crate::log::{changes, records::Record};
 use crate::names::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry};
 use crate::sql::{Row, Tx, params};
-use crate::when::{WhatIsKept, When};
 use potluck_core::ids::SnapshotId;
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
@@ -55,22 +53,9 @@ fn bygone(row: &Row<'_>) -> Result<BygoneRow, Error> {
     })
 }
 
-/// Notes what a name leads to, if a snapshot shows that there. It is called before the name comes to lead elsewhere or
-/// nowhere.
-pub(crate) fn note(db: &Tx, (dir, path): (DirId, &PoolPath), when: When) -> Result<(), Error> {
-    if when.keeps == WhatIsKept::AsTheLogSays {
-        return Ok(());
-    }
-    let Some((since, until, snapshot)) = showing(db, (dir, path))? else { return Ok(()) };
-    let (path, at) = (path.clone(), path.clone());
-    let shown = BygoneName { path, at, link: None, since, until, snapshot };
-    put(db, &shown)?;
-    changes::tell(db, Record::Bygone(shown))
-}
-
 /// Returns the bounds of the numbers of the snapshots that show what a name leads to now, as a row has them, and the
 /// newest of these snapshots; `None` if there is none.
-fn showing(
+pub(crate) fn showing(
     db: &Tx,
     (dir, path): (DirId, &PoolPath),
 ) -> Result<Option<(SnapshotId, SnapshotId, SnapshotId)>, Error> {

@@ -2,14 +2,14 @@
 
 use crate::SeenSpaces;
 use crate::error::Error;
-use crate::history;
 use crate::history::kept_rows::{self, HistoryRow};
 use crate::log::notes;
 use crate::names::{
-    entries::{self, EntryPlace, split},
+    entries::{self, DirId, EntryPlace, split},
     lists,
     walk::Walk,
 };
+use crate::pool_records::spaces;
 use crate::sql::Tx;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::PoolPath;
@@ -52,7 +52,7 @@ pub(crate) fn list(
 /// Errors: [`Error::NoEntry`] if there is neither.
 fn of_name(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<KeptListed, Error> {
     let (above, name) = split(path)?;
-    let dir = history::above_of(db, path, &above, now_ms)?;
+    let dir = above_of(db, path, &above, now_ms)?;
     let found = entries::lookup(db, dir, name)?;
     let current = found.map(|found| lists::found_entry(db, String::new(), found)).transpose()?;
     let mut kept = Vec::new();
@@ -114,7 +114,7 @@ fn about(
     if !row.is_live(now_ms) {
         return Ok(None);
     }
-    let Some((_, found)) = history::find(db, &row)? else { return Ok(None) };
+    let Some((_, found)) = kept_rows::find(db, &row)? else { return Ok(None) };
     let place = KeptPlace { dir: dir.clone(), number: row.number };
     let (Ok(at), Ok(path)) = (place.path(), dir.join(&row.name)) else { return Ok(None) };
     Ok(Some(KeptAbout {
@@ -129,4 +129,33 @@ fn about(
         left_ms: row.until_ms.map(|until| until.saturating_sub(now_ms)),
         shown: row.shown,
     }))
+}
+
+/// Returns the directory above a path. `now_ms` is the pool's time without its leaps.
+///
+/// Errors: [`Error::RemovedAbove`] if one of the directories above was removed and is kept, [`Error::NoEntry`] if one
+/// is not known, and [`Error::NotADirectory`] if a file or link is in its place.
+pub(crate) fn above_of(
+    db: &Tx,
+    path: &PoolPath,
+    above: &PoolPath,
+    now_ms: u64,
+) -> Result<DirId, Error> {
+    let mut dir = spaces::named(db, path.space())?.root;
+    for (depth, name) in above.names().iter().enumerate() {
+        dir = match entries::lookup(db, dir, name)?.map(|found| found.place) {
+            Some(EntryPlace::Dir(next)) => next,
+            Some(_) => return Err(Error::NotADirectory(path.ancestor(depth + 1))),
+            None => {
+                let missing = path.ancestor(depth + 1);
+                let rows = kept_rows::of_name(db, dir, name)?;
+                let was_removed = |row: &HistoryRow| row.removed && row.is_live(now_ms);
+                return Err(match rows.iter().any(was_removed) {
+                    true => Error::RemovedAbove { path: path.clone(), removed: missing },
+                    false => Error::NoEntry(missing),
+                });
+            }
+        };
+    }
+    Ok(dir)
 }

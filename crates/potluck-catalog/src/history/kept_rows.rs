@@ -2,11 +2,12 @@
 //! [`potluck_core::kept_place::KEPT_DIR`] of the directory that the entry was in.
 
 use crate::error::Error;
-use crate::names::dir_id::DirId;
+use crate::history::kept_entry::KeptEntry;
+use crate::names::entries::{self, DirId, EntryPlace, FoundEntry};
 use crate::sql::{Row, Tx, params};
 use potluck_core::checkpoint::StagedPlace;
 use potluck_core::ids::{MemberId, VersionId};
-use potluck_core::kept_place::is_read_only;
+use potluck_core::kept_place::{KEPT_DIR, KeptPlace, is_read_only};
 use potluck_core::path::PoolPath;
 
 /// The row of a kept thing.
@@ -38,6 +39,33 @@ impl HistoryRow {
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.until_ms.is_none_or(|until| until > now_ms)
     }
+
+    /// Returns the row with a number, about something in a directory, of which a record tells.
+    pub fn of(told: &KeptEntry, number: VersionId, dir: DirId) -> Self {
+        let KeptEntry { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } =
+            told.clone();
+        Self { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
+    }
+
+    /// Returns the record that tells of the row, to whose thing the path `at` leads.
+    pub fn told(self, at: PoolPath) -> KeptEntry {
+        let Self { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = self;
+        KeptEntry { from: None, at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
+    }
+}
+
+/// Returns the row about what a path leads to, as the log tells of it.
+pub(crate) fn entry_at(db: &Tx, at: &PoolPath) -> Result<Option<KeptEntry>, Error> {
+    let Some(place) = KeptPlace::of(at) else { return Ok(None) };
+    Ok(get(db, place.number)?.map(|row| row.told(at.clone())))
+}
+
+/// Returns the entry that a row is about, with the directory that it is in.
+pub(crate) fn find(db: &Tx, row: &HistoryRow) -> Result<Option<(DirId, FoundEntry)>, Error> {
+    let holder = entries::lookup(db, row.dir, KEPT_DIR)?.map(|found| found.place);
+    let Some(EntryPlace::Dir(holder)) = holder else { return Ok(None) };
+    let found = entries::lookup(db, holder, &row.number.0.to_string())?;
+    Ok(found.map(|found| (holder, found)))
 }
 
 const COLUMNS: &str =

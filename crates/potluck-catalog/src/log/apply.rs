@@ -3,12 +3,11 @@
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
-use crate::history;
-use crate::history::{bygone, snapshot_rows, snapshots};
+use crate::history::{bygone, kept_rows, snapshot_rows, snapshots};
 use crate::log::{changes, notes, records::Record};
 use crate::members;
 use crate::members::{grants, groups, quotas};
-use crate::names::{dir_policies, entries, entry_attributes, links};
+use crate::names::{dir_policies, entries, entry_attributes, entry_moves};
 use crate::pool_records::{
     donors,
     meta::{self, Counter},
@@ -17,14 +16,22 @@ use crate::pool_records::{
 use crate::sql::Tx;
 use crate::versions;
 
-/// Makes the change that a record tells of, and has the log tell of it.
+/// Makes the change that a record tells of, and has the log tell of it if anything changed. The record ends no file.
 pub(crate) fn write(db: &Tx, record: Record) -> Result<(), Error> {
-    apply(db, &record)?;
-    changes::tell(db, record)
+    write_at(db, record, 0)
 }
 
-/// Makes the change that a record tells of.
-pub(crate) fn apply(db: &Tx, record: &Record) -> Result<(), Error> {
+/// Makes the change that a record tells of at a moment of the pool's time, in milliseconds, from which on the chunks of
+/// files that end with it are unused. The log tells of it if anything changed.
+pub(crate) fn write_at(db: &Tx, record: Record, pool_ms: u64) -> Result<(), Error> {
+    match apply(db, &record, pool_ms)? {
+        true => changes::tell(db, record),
+        false => Ok(()),
+    }
+}
+
+/// Makes the change that a record tells of, and returns whether anything changed, as far as that is known.
+pub(crate) fn apply(db: &Tx, record: &Record, pool_ms: u64) -> Result<bool, Error> {
     match record {
         Record::Space { name, policy, keys, made_by } => {
             spaces::put(db, name, policy, keys.as_ref(), *made_by)
@@ -36,13 +43,20 @@ pub(crate) fn apply(db: &Tx, record: &Record) -> Result<(), Error> {
         Record::GroupMember { group, member, within } => {
             groups::put_member(db, group, *member, *within)
         }
-        Record::Dir { path, attributes } => entries::make_dirs(db, path, *attributes).map(drop),
-        Record::Link { path, target, attributes } => links::put(db, path, target, *attributes),
+        Record::Dir { path, attributes, .. } => entries::make_dirs(db, path, *attributes).map(drop),
+        Record::Link { path, target, attributes } => {
+            entry_moves::put_link(db, path, target, *attributes, pool_ms)
+        }
+        Record::Moved { from, to } => entry_moves::move_entry(db, from, to, pool_ms),
+        Record::Removed { path } => entry_moves::remove(db, path, pool_ms),
+        Record::Published { from, to, style, .. } => {
+            entry_moves::publish(db, (from, to), *style, pool_ms)
+        }
         Record::PathAttributes { path, attributes } => {
             entry_attributes::put_in_entry(db, path, *attributes)
         }
         Record::DirModified { path, mtime_ns } => {
-            entries::touch(db, entries::existing_dir(db, path)?, *mtime_ns).map(drop)
+            return entries::touch(db, entries::existing_dir(db, path)?, *mtime_ns);
         }
         Record::VersionAttributes { version, attributes } => {
             versions::set_attributes(db, *version, *attributes)
@@ -67,9 +81,11 @@ pub(crate) fn apply(db: &Tx, record: &Record) -> Result<(), Error> {
             let (above, name) = entries::split(path)?;
             entries::set_since(db, entries::existing_dir(db, &above)?, name, *since)
         }
-        Record::Kept(entry) => history::put(db, entry),
+        Record::Kept(entry) => entry_moves::keep(db, entry, pool_ms),
         Record::KeptUntil { path, until_ms, only_endless } => {
-            history::end_at(db, path, *until_ms, *only_endless)
+            let (above, name) = entries::split(path)?;
+            let dir = entries::existing_dir(db, &above)?;
+            return kept_rows::end_by(db, dir, name, *until_ms, *only_endless);
         }
         Record::Checkpoint(open) => checkpoint_rows::put(db, open),
         Record::Reservation(told) => reservations::put(db, told.clone()),
@@ -88,11 +104,9 @@ pub(crate) fn apply(db: &Tx, record: &Record) -> Result<(), Error> {
         | Record::File { .. }
         | Record::Keeping { .. }
         | Record::SealedAgain { .. }
-        | Record::Passed { .. }
-        | Record::Moved { .. }
-        | Record::Published { .. }
-        | Record::Removed { .. } => {
+        | Record::Passed { .. } => {
             Err(Error::Bug("the rows of this record are written where it is decided".into()))
         }
     }
+    .map(|()| true)
 }

@@ -76,9 +76,12 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         |name: &str| PoolPath::space_root(name).map_err(|why| Error::Bug(why.to_string()));
     match op {
         ChangeOp::Files(files) => told.extend(files.into_iter().map(|(path, _)| there(path))),
-        ChangeOp::Told(Record::Dir { path, .. } | Record::Link { path, .. }) => {
-            told.push(there(path));
+        ChangeOp::Told(Record::Dir { path, made_above, .. }) => {
+            let depth = path.names().len();
+            let made = depth.saturating_sub(made_above)..=depth;
+            told.extend(made.map(|depth| there(path.ancestor(depth))));
         }
+        ChangeOp::Told(Record::Link { path, .. }) => told.push(there(path)),
         ChangeOp::Told(Record::PathAttributes { path, .. }) => {
             told.push(CommittedChange::Attributes(path));
         }

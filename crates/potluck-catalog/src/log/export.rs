@@ -2,8 +2,7 @@
 
 use crate::checkpoints::checkpoint_rows;
 use crate::engine::{self, Database};
-use crate::history;
-use crate::history::{bygone, snapshot_rows, snapshots};
+use crate::history::{bygone, kept_rows, snapshot_rows, snapshots};
 use crate::log::{
     changes::{self, ChangeNumber, ChangeOp},
     log_position::{LogCopy, Position},
@@ -166,15 +165,19 @@ impl Out {
         }
     }
 
-    /// Adds a record of the first snapshot that shows an entry, unless that is snapshot 1, and a record of the pin if
-    /// the entry is pinned.
-    fn marks(&mut self, path: PoolPath, marks: EntryMarks) {
+    /// Adds records of the first snapshot that shows an entry, unless that is snapshot 1, of the pin if the entry is
+    /// pinned, and of what it is kept for.
+    fn marks(&mut self, db: &Tx, path: PoolPath, marks: EntryMarks) -> Result<(), Error> {
+        if let Some(kept) = kept_rows::entry_at(db, &path)? {
+            self.add(Record::Kept(kept));
+        }
         if marks.pinned {
             self.add(Record::Pinned { path: path.clone(), pinned: true });
         }
         if marks.since > SnapshotId(1) {
             self.add(Record::Since { path, since: marks.since });
         }
+        Ok(())
     }
 
     /// Adds the pool's time as it was saved last, by which announcements and reservations end.
@@ -377,7 +380,7 @@ impl CatalogSnapshot {
                     let then = self.in_parts.pop_front().and_then(|file| file.then);
                     if let Some((path, version, marks)) = then.filter(|_| part.is_some()) {
                         self.out.file(&self.db, path.clone(), &version)?;
-                        self.out.marks(path, marks);
+                        self.out.marks(&self.db, path, marks)?;
                     }
                 }
             } else if let Some(space) = self.spaces.front().cloned() {
@@ -464,9 +467,6 @@ impl CatalogSnapshot {
                 }
             };
             let marks = EntryMarks { since: item.since, pinned: item.pinned };
-            if let Some(kept) = history::entry_at(db, &path)? {
-                out.add(Record::Kept(kept));
-            }
             match item.what {
                 What::File(version) if version.parts > 0 => {
                     let (whole, then) = (version.id, Some((path, *version, marks)));
@@ -476,19 +476,19 @@ impl CatalogSnapshot {
                 }
                 What::File(version) => {
                     sound(out.file(db, path.clone(), &version))?;
-                    out.marks(path, marks);
+                    out.marks(db, path, marks)?;
                 }
                 What::Link(target) => {
                     let (at, attributes) = (path.clone(), item.attributes);
                     out.add(Record::Link { path, target, attributes });
-                    out.marks(at, marks);
+                    out.marks(db, at, marks)?;
                 }
                 // Snapshots are told of when all that they show is there.
                 What::Dir(dir) if dir.snapshot().is_some() => {}
                 What::Dir(dir) => {
                     let (path, attributes) = (path.clone(), item.attributes);
-                    out.add(Record::Dir { path: path.clone(), attributes });
-                    out.marks(path.clone(), marks);
+                    out.add(Record::Dir { path: path.clone(), made_above: 0, attributes });
+                    out.marks(db, path.clone(), marks)?;
                     let over = dir_policies::get(db, dir)?;
                     if over != Override::default() {
                         out.add(Record::Policy { path, over });

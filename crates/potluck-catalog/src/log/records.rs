@@ -29,6 +29,10 @@ use serde::{Deserialize, Serialize};
 /// The most names of parity chunks in one record.
 pub const PARITY_NAMES: usize = 2048;
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// A piece of the catalog's state, or a change to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,6 +59,9 @@ pub enum Record {
     Dir {
         /// The path of the directory.
         path: PoolPath,
+        /// The number of directories above it that were made with it, and have the same attributes.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        made_above: usize,
         /// The attributes of the directory.
         #[serde(flatten)]
         attributes: EntryAttributes,

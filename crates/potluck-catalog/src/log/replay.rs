@@ -4,16 +4,15 @@
 //! state that they were exported from. Where records are missing, later ones may not fit: a record that the catalog
 //! refuses is counted and left out, and the replay goes on with the others.
 
-use crate::checkpoints::{checkpoint_rows, publishing};
+use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
-use crate::history;
-use crate::history::{kept_entry::KeptEntry, reaping, snapshots};
+use crate::history::kept_entry::KeptEntry;
 use crate::log::{
     apply,
     records::{Keeping, Record, VersionFacts},
 };
-use crate::names;
-use crate::names::entries;
+use crate::names::{entries, entry_moves};
+use crate::operations::{history, upkeep::reaping};
 use crate::pool_records::{
     meta::Counter,
     spaces::{self, Sums},
@@ -46,7 +45,7 @@ const WHEN: When = When {
     pool_ms: 0,
     wall_ms: 0,
     by: None,
-    keeps: WhatIsKept::AsTheLogSays,
+    keeps: WhatIsKept::Nothing,
     durability: Durability::Disk,
 };
 
@@ -77,22 +76,8 @@ impl Replay {
     }
 
     fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
+        self.settle(&record);
         match record {
-            Record::SpaceRemoved { name } => {
-                self.passed.retain(|path| path.space() != name);
-                match apply::apply(db, &Record::SpaceRemoved { name }) {
-                    Ok(()) => empty_trash(db),
-                    Err(Error::NoSpaceNamed(_)) => Ok(()), // the space was made and removed between two blocks
-                    Err(why) => Err(why),
-                }
-            }
-            Record::Link { ref path, attributes, .. } => {
-                self.settled(path);
-                remove(db, path)?;
-                let of_dir = EntryAttributes::of_dir(attributes.mtime.ms());
-                entries::make_dirs(db, &entries::split(path)?.0, of_dir)?;
-                apply::apply(db, &record)
-            }
             Record::Page { version, page } => {
                 self.pages.entry(version).or_default().push(page.0);
                 Ok(())
@@ -104,54 +89,24 @@ impl Replay {
             Record::Part { whole, number, version, about } => {
                 self.part(db, (whole, number), version, &about)
             }
-            Record::File { path, version, about } => {
-                self.settled(&path);
-                self.file(db, &path, version, &about)
-            }
+            Record::File { path, version, about } => self.file(db, &path, version, &about),
             Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
             Record::SealedAgain { version, key, inline, keeping } => {
                 self.sealed_again(db, version, key, inline, &keeping)
-            }
-            Record::Removed { path } => {
-                self.settled(&path);
-                checkpoint_rows::forget_at(db, &path)?;
-                history::forget_at(db, &path)?;
-                snapshots::forget_at(db, &path)?;
-                while snapshots::release(db, TRASH_ENTRIES, WHEN)? {}
-                remove(db, &path)
             }
             // The directories above were made with this file, and stay when it goes. The file that it replaced stays
             // until the later record that replaced or removed this one. If the log ends before that record, the
             // replaced file is the last state that is known.
             Record::Passed { path } => {
                 if let Some(above) = path.parent() {
-                    entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
+                    entries::make_dirs(db, &above, EntryAttributes::of_dir(0))?;
                 }
                 self.passed.insert(path);
                 Ok(())
             }
-            Record::Moved { from, to } => {
-                self.settled(&from);
-                history::forget_at(db, &from)?;
-                moved(db, &from, &to)
-            }
-            Record::Kept(KeptEntry { from: Some(ref from), ref at, .. }) => {
-                self.settled(from);
-                remove(db, at)?;
-                match entries::resolve(db, from)? {
-                    Some(_) => apply::apply(db, &record),
-                    None => Ok(()), // the log has nothing of the entry that was put away (`Record::Passed`)
-                }
-            }
-            Record::Published { from, to, style, .. } => {
-                self.settled(&from);
-                if style == CommitStyle::Replace {
-                    self.settled(&to);
-                }
-                published(db, &from, &to, style)
-            }
-            record => apply::apply(db, &record),
-        }
+            record => apply::apply(db, &record, WHEN.pool_ms).map(drop),
+        }?;
+        empty_trash(db)
     }
 
     fn file(
@@ -176,9 +131,9 @@ impl Replay {
                 None => return Err(Error::PartsDiffer(path.clone())),
             },
         };
-        remove(db, path)?;
+        entry_moves::remove(db, path, WHEN.pool_ms)?;
         let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
-        let dir = entries::make_dirs(db, &above, of_file)?.dir;
+        let dir = entries::make_dirs(db, &above, of_file)?;
         let space = spaces::named(db, path.space())?;
         insert(db, &version, about, &recipe)?;
         if version.parts > 0 {
@@ -288,7 +243,27 @@ impl Replay {
         versions::set_goal(db, id, keeping.goal)
     }
 
-    /// Forgets the passed files at and below `path`, because a record tells what became of them.
+    /// Forgets the passed files of which a record tells what became of them.
+    fn settle(&mut self, record: &Record) {
+        match record {
+            Record::SpaceRemoved { name } => self.passed.retain(|path| path.space() != name),
+            Record::Link { path, .. } | Record::File { path, .. } | Record::Removed { path } => {
+                self.settled(path);
+            }
+            Record::Moved { from, .. } | Record::Kept(KeptEntry { from: Some(from), .. }) => {
+                self.settled(from);
+            }
+            Record::Published { from, to, style, .. } => {
+                self.settled(from);
+                if *style == CommitStyle::Replace {
+                    self.settled(to);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets the passed files at and below `path`.
     fn settled(&mut self, path: &PoolPath) {
         let below = self.passed.range(path..).take_while(|passed| passed.is_inside(path));
         for passed in below.cloned().collect::<Vec<_>>() {
@@ -304,7 +279,7 @@ impl Replay {
         // see what is staged for it, or could commit or remove it.
         for staging in checkpoint_rows::strays(db)? {
             tracing::warn!(%staging, "what was staged for an unknown checkpoint is dropped");
-            remove(db, &staging)?;
+            entry_moves::remove(db, &staging, WHEN.pool_ms)?;
         }
         empty_trash(db)?;
         for path in &self.passed {
@@ -367,42 +342,12 @@ fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32
     Ok(longest.flat_map(|len| std::iter::repeat_n(len, ec.parity())).collect())
 }
 
-/// Removes what is at a path, if anything is there.
-fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
-    match entries::resolve(db, path) {
-        Ok(Some(_)) => {
-            names::remove(db, path, true, WHEN)?;
-            empty_trash(db)
-        }
-        Ok(None) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(()),
-        Err(why) => Err(why),
-    }
-}
-
-fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
-    if let Some(above) = to.parent() {
-        entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
-    }
-    match names::move_entry(db, from, to, false, WHEN) {
-        // The log has nothing of the entry that was moved (`Record::Passed`), and the one that it replaced is
-        // gone, too.
-        Err(Error::NoEntry(_)) => remove(db, to),
-        done => done,
-    }
-}
-
-/// Makes what was staged visible. The staging directory is made first, because all its files may have passed, so that
-/// the log has none of them.
-fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Result<(), Error> {
-    entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
-    publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
-    checkpoint_rows::forget_at(db, from)?;
-    empty_trash(db)
-}
-
-/// Takes all trash apart, so that the references of removed trees have ended before the next record.
+/// Takes all trash apart and lets go what snapshots kept that have ended, so that the references of removed trees have
+/// ended before the next record.
 fn empty_trash(db: &Tx) -> Result<(), Error> {
-    while reaping::reap(db, TRASH_ENTRIES, 0, WHEN.pool_ms)? {}
+    while history::release(db, TRASH_ENTRIES, WHEN)?
+        || reaping::reap(db, TRASH_ENTRIES, 0, WHEN.pool_ms)?
+    {}
     Ok(())
 }
 

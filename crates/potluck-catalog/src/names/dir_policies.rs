@@ -4,7 +4,6 @@
 
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
-use crate::log::{changes, records::Record};
 use crate::names::entries::{self, DirId, EntryPlace, FoundEntry};
 use crate::pool_records::spaces::{self, Space};
 use crate::sql::{Tx, params};
@@ -110,34 +109,10 @@ pub(crate) fn deciding(db: &Tx, path: &PoolPath, dir: DirId) -> Result<Option<Di
     Ok(Some(dir))
 }
 
-/// Gives the policies of the directory `old` and of those below it to the directories of the same names in `new`, which
-/// replaces it. All policies of the space are looked at, because most spaces have few.
-pub(crate) fn hand_over(db: &Tx, space: SpaceId, old: DirId, new: DirId) -> Result<(), Error> {
-    let Some(from) = entries::path_of(db, old)? else { return Ok(()) };
-    let to = entries::path_of(db, new)?;
+/// Returns the directories of a space that set something differently.
+pub(crate) fn in_space(db: &Tx, space: SpaceId) -> Result<Vec<DirId>, Error> {
     let mut select = db.prepare("SELECT dir FROM dir_policies WHERE space = ?1")?;
-    let dirs: Vec<DirId> = select
-        .query_map(params![space.0], |row| row.get(0).map(DirId::now))?
-        .collect::<Result<_, _>>()?;
-    for dir in dirs {
-        let Some(path) = entries::path_of(db, dir)?.filter(|path| path.is_inside(&from)) else {
-            continue;
-        };
-        let names = &path.names()[from.names().len()..];
-        let heir = match names.is_empty() {
-            true => Some(EntryPlace::Dir(new)),
-            false => entries::below(db, new, &names.join("/"))?,
-        };
-        let Some(EntryPlace::Dir(heir)) = heir else { continue };
-        let over = get(db, dir)?;
-        set(db, space, heir, &over)?;
-        // If the old directory is kept, the log has it moved away before it tells that the new one takes its place.
-        let at = to.as_ref().map(|to| to.join_all(names.iter().map(String::as_str)));
-        if let Some(Ok(path)) = at {
-            changes::tell(db, Record::Policy { path, over })?;
-        }
-    }
-    Ok(())
+    select.query_map(params![space.0], |row| row.get(0).map(DirId::now))?.collect()
 }
 
 /// Returns the policy of a directory that sets `over`, below one where `above` holds.

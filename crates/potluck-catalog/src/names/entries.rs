@@ -4,12 +4,11 @@ use crate::attribute_columns::columns;
 use crate::error::Error;
 use crate::history::snapshot_rows;
 pub use crate::names::dir_id::DirId;
-use crate::names::dir_policies;
 use crate::pool_records::meta::Counter;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::checkpoint::CheckpointId;
-use potluck_core::ids::{SnapshotId, SpaceId, VersionId};
+use potluck_core::ids::{SnapshotId, VersionId};
 use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{MAX_PATH, PoolPath};
@@ -191,40 +190,32 @@ pub(crate) fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
     Ok((parent, path.file_name().ok_or_else(outside)?))
 }
 
-/// A directory that is there now, with the directories that were made.
-pub(crate) struct EnsuredDir {
-    /// The number of the directory.
-    pub dir: DirId,
-    /// The directory and those above it, as far as they were made.
-    pub made: Vec<PoolPath>,
-}
-
 /// Returns the directory at `path`, made with all its parents where they are missing; those that are made get these
 /// attributes.
 pub(crate) fn make_dirs(
     db: &Tx,
     path: &PoolPath,
     attributes: EntryAttributes,
-) -> Result<EnsuredDir, Error> {
+) -> Result<DirId, Error> {
     let space = lookup(db, DirId::ROOT, path.space())?;
     let Some(FoundEntry { place: EntryPlace::Dir(root), .. }) = space else {
         return Err(Error::NoSpaceNamed(path.space().into()));
     };
     let mut dir = root;
-    let mut made = Vec::new();
+    let mut made = 0;
     for (depth, name) in path.names().iter().enumerate() {
         dir = match lookup(db, dir, name)? {
             Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => next,
             Some(_) => return Err(Error::NotADirectory(path.ancestor(depth + 1))),
             None => {
-                made.push(path.ancestor(depth + 1));
+                made += 1;
                 add_dir(db, dir, name, attributes)?
             }
         };
     }
     // All new directories are counted at once, and not by a walk up for each: a path may have two thousand names.
-    count_dirs(db, root, made.len() as u64)?;
-    Ok(EnsuredDir { dir, made })
+    count_dirs(db, root, made)?;
+    Ok(dir)
 }
 
 /// Makes a directory where nothing is.
@@ -277,14 +268,6 @@ fn count_dirs(db: &Tx, root: DirId, more: u64) -> Result<(), Error> {
     }
     db.prepare("UPDATE spaces SET dirs = dirs + ?2 WHERE root = ?1")?
         .execute(params![root.0, more as i64])?;
-    Ok(())
-}
-
-/// Forgets the policy of a directory that is no more, and takes the directory from the sums of its space. The entry of
-/// a snapshot counts as a directory.
-pub(crate) fn dir_ended(db: &Tx, space: SpaceId, dir: DirId) -> Result<(), Error> {
-    dir_policies::forget(db, dir)?;
-    db.prepare("UPDATE spaces SET dirs = dirs - 1 WHERE id = ?1")?.execute(params![space.0])?;
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Operations on the metadata log: the changes that its copies lack, and the positions that they have.
 
+pub(crate) mod system;
+
 use crate::log::{
     changes::{self, ChangeNumber},
     export::{self, LogChanges},
@@ -8,7 +10,6 @@ use crate::log::{
     restored,
 };
 use crate::policies::conversions;
-use crate::pool_records::system;
 use crate::versions::commit::{self, Batch, CommitOutcome, Refused};
 use crate::when::When;
 use crate::{Catalog, Durability, Error, versions};

@@ -1,7 +1,9 @@
 //! Operations on series of steps, of which old steps are purged.
 
-use crate::history::series::{self, Series, SeriesStep};
+pub(crate) mod steps;
+
 use crate::names::entries;
+use crate::operations::series::steps::{Series, SeriesStep};
 use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::path::PoolPath;
@@ -10,13 +12,13 @@ use std::sync::Arc;
 impl Catalog {
     /// Returns the directories of which steps are purged.
     pub async fn all_series(&self) -> Result<Vec<PoolPath>, Error> {
-        self.read(series::all).await
+        self.read(steps::all).await
     }
 
     /// Returns the steps of a directory, and what its rule says of each.
     pub async fn series(&self, path: PoolPath, when: When) -> Result<Series, Error> {
         let read = self.state.leases.leased(when.pool_ms);
-        self.read(move |db| series::look(db, &path, read.clone(), when)).await
+        self.read(move |db| steps::look(db, &path, read.clone(), when)).await
     }
 
     /// Purges, in one transaction, those of the given steps that may go and are as they were when the series was looked
@@ -27,7 +29,7 @@ impl Catalog {
         steps: Vec<SeriesStep>,
         when: When,
     ) -> Result<Vec<String>, Error> {
-        let purge = move |db: &_| series::purge(db, &looked_at, &steps, when);
+        let purge = move |db: &_| steps::purge(db, &looked_at, &steps, when);
         self.write(Durability::Disk, purge).await
     }
 
@@ -38,7 +40,7 @@ impl Catalog {
         names: Vec<String>,
         now_ms: u64,
     ) -> Result<(), Error> {
-        let note = move |db: &crate::sql::Tx| series::note_steps(db, &path, &names, now_ms);
+        let note = move |db: &crate::sql::Tx| steps::note_steps(db, &path, &names, now_ms);
         self.write(Durability::Disk, note).await
     }
 
@@ -46,7 +48,7 @@ impl Catalog {
     /// purge unused steps. Mostly nothing is to be noted, and this only reads. `now_ms` is the pool's time without its
     /// leaps.
     pub async fn note_use(&self, path: PoolPath, now_ms: u64) -> Result<(), Error> {
-        let steps = self.read(move |db| series::used_by(db, &path, now_ms)).await?;
+        let steps = self.read(move |db| steps::used_by(db, &path, now_ms)).await?;
         if steps.is_empty() {
             return Ok(());
         }
@@ -58,6 +60,6 @@ impl Catalog {
 
     /// Pins an entry, so that it is never purged from a series, or takes the pin away.
     pub async fn pin(&self, path: PoolPath, pinned: bool) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| series::pin(db, &path, pinned)).await
+        self.write(Durability::Disk, move |db| steps::pin(db, &path, pinned)).await
     }
 }

@@ -1,16 +1,15 @@
 //! Operations on write sessions: admission, plans, offers and the end.
 
-use crate::checkpoints::checkpoint_rows;
 use crate::chunks::{
     self, UnusedChunk,
     seen_chunks::{self, ChunkAsker, KnownChunk},
 };
-use crate::history;
 use crate::members::quotas::QuotaLimits;
 use crate::names::{
     dir_policies,
     entries::{self, EntryPlace},
 };
+use crate::operations::{checkpoints::staging, history::keeping};
 use crate::pool_records::{
     sessions::{self, StoredSession},
     spaces::{self, Space, Sums},
@@ -152,9 +151,9 @@ fn admit_write(
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
-    checkpoint_rows::check_writable(db, path, None)?;
+    staging::check_writable(db, path, None)?;
     let policy = dir_policies::effective(db, path)?;
-    let retention = history::retention_of(&policy, path);
+    let retention = keeping::retention_of(&policy, path);
     let space = Space { policy, ..spaces::named(db, path.space())? };
     let limits = QuotaLimits::of(db, space.id)?;
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
@@ -172,7 +171,7 @@ fn admit_write(
     let mut replaced = 0;
     if let Some(version) = there {
         let dir = entries::existing_dir(db, &entries::split(path)?.0)?;
-        if !history::stays_when_replaced(db, (dir, path), version, retention)? {
+        if !keeping::stays_when_replaced(db, (dir, path), version, retention)? {
             replaced = versions::data_of(db, version)?;
             change.sub(replaced as i64);
         }

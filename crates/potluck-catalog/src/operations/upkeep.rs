@@ -1,15 +1,19 @@
 //! Operations on the pool's clock and figures, and the work in the background.
 
+pub(crate) mod reaping;
+
+use crate::checkpoints::checkpoint_rows;
 use crate::chunks::{
     stats::{self, Stats},
     unused_chunks,
 };
-use crate::history::{reaping, snapshot_rows, snapshots, trash};
+use crate::history::{snapshot_rows, trash};
 use crate::kept_replies;
+use crate::operations::{checkpoints, history};
 use crate::pool_records::{donors, meta, sessions};
 use crate::sql::Tx;
 use crate::when::When;
-use crate::{Catalog, Durability, Error, checkpoints, history, members};
+use crate::{Catalog, Durability, Error, members};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -110,7 +114,7 @@ impl Catalog {
         let is_due = match step {
             Upkeep::Trash { .. } => self.read(trash::any).await?,
             Upkeep::Checkpoints { .. } => {
-                self.read(move |db| checkpoints::any_due(db, now_ms)).await?
+                self.read(move |db| checkpoint_rows::any_due(db, now_ms)).await?
             }
             Upkeep::Kept { .. } => {
                 let is_due = move |db: &_| {
@@ -189,7 +193,7 @@ impl Upkeep {
             Self::Checkpoints { most } => checkpoints::expire(db, most, now_ms),
             Self::Kept { most } => {
                 let when = When { pool_ms: now_ms, ..When::default() };
-                Ok(snapshots::release(db, most, when)? || history::expire(db, most, now_ms)?)
+                Ok(history::release(db, most, when)? || history::expire(db, most, now_ms)?)
             }
             Self::Replies { before_ms, replies } => kept_replies::prune(db, before_ms, replies),
         }

@@ -146,9 +146,11 @@ fn space(row: &Row<'_>) -> Result<Space, Error> {
 
 /// Returns the space called `name`, or an error if there is none.
 pub(crate) fn named(db: &Tx, name: &str) -> Result<Space, Error> {
-    db.prepare(&format!("{COLUMNS} WHERE name = ?1"))?
-        .query_one(params![name], space)?
-        .ok_or_else(|| Error::NoSpaceNamed(name.into()))
+    find(db, name)?.ok_or_else(|| Error::NoSpaceNamed(name.into()))
+}
+
+fn find(db: &Tx, name: &str) -> Result<Option<Space>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE name = ?1"))?.query_one(params![name], space)
 }
 
 /// Returns the space with a number, if it is still there.
@@ -204,9 +206,9 @@ pub(crate) fn made_by(db: &Tx, member: MemberId) -> Result<u64, Error> {
     Ok(made.unwrap_or(0) as u64)
 }
 
-/// Forgets a space, and leaves what is in it to be taken apart.
+/// Forgets a space if it is there, and leaves what is in it to be taken apart.
 pub(crate) fn forget(db: &Tx, name: &str) -> Result<(), Error> {
-    let space = named(db, name)?;
+    let Some(space) = find(db, name)? else { return Ok(()) };
     db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
     grantees::forget_space(db, space.id)?;
     entries::delete(db, DirId::ROOT, name)?;

@@ -1,18 +1,20 @@
 //! Tests of the bounds on records that members make without writing files.
 
-use crate::checkpoints::{
-    checkpoint_rows,
-    publishing::Conditions,
-    {self, CheckpointOutcome, NewCheckpoint},
-};
+use crate::Error;
+use crate::checkpoints::checkpoint_rows;
 use crate::fixture::{Fixture, new_space, path};
 use crate::members::quotas;
-use crate::operations::{self, members::NewMember};
+use crate::operations::{
+    self,
+    checkpoints::{self, CheckpointOutcome, NewCheckpoint},
+    members::NewMember,
+    names::directories,
+};
 use crate::policies::policy_changes;
 use crate::pool_records::spaces::Sums;
 use crate::sql::params;
+use crate::tests::NO_CONDITIONS;
 use crate::when::When;
-use crate::{Error, names};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::chunk::Digest;
@@ -32,7 +34,7 @@ fn of_checkpoints_that_have_ended_a_member_has_so_many_known_at_once() {
     };
     let commit = |number: u16, pool_ms: u64| {
         let when = When { pool_ms, ..When::default() };
-        checkpoints::commit(&db, ("lab", &drawn(number)), Conditions::NONE, when)
+        checkpoints::commit(&db, ("lab", &drawn(number)), NO_CONDITIONS, when)
     };
     for number in 0..1026 {
         let (id, target) = (drawn(number), path("pot://lab/step"));
@@ -53,7 +55,7 @@ fn so_many_directories_of_a_space_have_a_policy_of_their_own() {
     let fixture = Fixture::new();
     let db = fixture.db.begin().expect("a transaction");
     let set = |at: &str| {
-        names::make_dir(&db, &path(at), true, EntryAttributes::of_dir(1)).expect("made");
+        directories::make_dir(&db, &path(at), true, EntryAttributes::of_dir(1)).expect("made");
         let over = Override { copies: Some(1), ..Override::default() };
         policy_changes::set(&db, &path(at), &over)
     };

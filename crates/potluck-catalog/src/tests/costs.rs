@@ -1,10 +1,6 @@
 //! Tests that measure the costs of operations, print them, and bound them loosely so that a regression shows.
 
 use crate::Error;
-use crate::checkpoints::{
-    publishing::Conditions,
-    {self, NewCheckpoint},
-};
 use crate::chunks::{
     followed,
     followed::ToFollow,
@@ -13,12 +9,17 @@ use crate::chunks::{
     unused_chunks,
 };
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
-use crate::history::{reaping, series};
 use crate::members::grants;
-use crate::names;
+use crate::operations::{
+    checkpoints::{self, NewCheckpoint},
+    names::{self, directories},
+    series::steps,
+    upkeep::reaping,
+};
 use crate::policies::policy_changes;
 use crate::pool_records::spaces;
 use crate::sql::Tx;
+use crate::tests::NO_CONDITIONS;
 use crate::versions::{commit::PreparedFile, open};
 use crate::when::When;
 use potluck_core::attributes::EntryAttributes;
@@ -356,15 +357,20 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
         let began = cpu();
         for _ in 0..REPEATED {
             let tx = fixture.db.begin().expect("a transaction");
-            checkpoints::commit(&tx, ("lab", &id), Conditions::NONE, when).expect("committed");
+            checkpoints::commit(&tx, ("lab", &id), NO_CONDITIONS, when).expect("committed");
         }
         (cpu() - began) / REPEATED
     };
     let one = took(&mut fixture, 1, 1, CommitStyle::Replace);
     let many = took(&mut fixture, 2, 10_000, CommitStyle::Replace);
     // In a directory that is there each entry is put by itself.
-    names::make_dir(&fixture.db, &path("pot://lab/step-3/d"), true, EntryAttributes::of_dir(1))
-        .expect("made");
+    directories::make_dir(
+        &fixture.db,
+        &path("pot://lab/step-3/d"),
+        true,
+        EntryAttributes::of_dir(1),
+    )
+    .expect("made");
     let merged = took(&mut fixture, 3, 4000, CommitStyle::Merge);
     println!(
         "commit of a checkpoint of 1 file {one:?}, of 10000 {many:?}; 4000 files merged {merged:?}"
@@ -395,19 +401,19 @@ fn to_purge_some_steps_costs_as_much_in_a_long_series_as_in_a_short_one() {
         let at = path(&format!("pot://lab/{name}"));
         for number in 0..steps {
             let step = at.join(&format!("{number:05}")).expect("a path");
-            names::make_dir(&fixture.db, &step, true, EntryAttributes::of_dir(number as i64))
+            directories::make_dir(&fixture.db, &step, true, EntryAttributes::of_dir(number as i64))
                 .expect("made");
         }
         let series = SeriesRule { keep_last: Some(1), ..SeriesRule::default() };
         let rule = Override { series, ..Override::default() };
         policy_changes::set(&fixture.db, &at, &rule).expect("set");
         let when = When { pool_ms: 1, wall_ms: 1, ..When::default() };
-        let mut looked_at = series::look(&fixture.db, &at, Vec::new(), when).expect("looked at");
+        let mut looked_at = steps::look(&fixture.db, &at, Vec::new(), when).expect("looked at");
         let steps = std::mem::take(&mut looked_at.steps);
         let began = cpu();
         for _ in 0..REPEATED {
             let tx = fixture.db.begin().expect("a transaction");
-            let purged = series::purge(&tx, &looked_at, &steps[steps.len() - 8..], when);
+            let purged = steps::purge(&tx, &looked_at, &steps[steps.len() - 8..], when);
             assert_eq!(purged.expect("purged").len(), 8);
         }
         (cpu() - began) / REPEATED
@@ -423,7 +429,8 @@ fn directories_below_one_another_cost_the_same_each() {
     let make = |name: &str, depth: usize| {
         let deep = format!("pot://lab/{name}{}", "/d".repeat(depth));
         let began = cpu();
-        names::make_dir(&fixture.db, &path(&deep), true, EntryAttributes::of_dir(1)).expect("made");
+        directories::make_dir(&fixture.db, &path(&deep), true, EntryAttributes::of_dir(1))
+            .expect("made");
         cpu() - began
     };
     make("first", 10); // Statements are prepared.

@@ -4,13 +4,17 @@
 use crate::OpenError;
 use crate::chunks::units::{self, Met};
 use crate::fixture::{Fixture, chunk, coded, file, path};
-use crate::history::reaping;
 use crate::names::walk::Walk;
+use crate::operations::{
+    history,
+    names::{self, directories},
+    upkeep::reaping,
+};
 use crate::policies::policy_changes;
 use crate::pool_records::spaces;
 use crate::versions::open;
 use crate::when::When;
-use crate::{Error, PageLimit, engine, history, names};
+use crate::{Error, PageLimit, engine};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::KeptPlace;
@@ -187,7 +191,8 @@ fn what_cannot_be_let_go_holds_up_nothing_that_is_due_behind_it() {
     policy_changes::set(&fixture.db, &path("pot://lab"), &keeps).expect("set");
     let long = "d".repeat(200);
     let deep = (0..19).fold("pot://lab".to_owned(), |path, _| format!("{path}/{long}"));
-    names::make_dir(&fixture.db, &path(&deep), true, EntryAttributes::of_dir(1)).expect("made");
+    directories::make_dir(&fixture.db, &path(&deep), true, EntryAttributes::of_dir(1))
+        .expect("made");
     for (n, dir) in ["damaged", "moved", "sound"].into_iter().enumerate() {
         fixture.put(file(&format!("pot://lab/{dir}/f"), &[n as u64], &[1]));
         let when = When { pool_ms: n as u64, ..When::default() };

@@ -9,7 +9,6 @@ mod sealing_again;
 
 use crate::engine::{self, Database};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
-use crate::history::reaping;
 use crate::log::{
     apply, changes,
     export::{self, CatalogSnapshot},
@@ -20,14 +19,13 @@ use crate::log::{
     restored,
 };
 use crate::members::{self, grants, groups, quotas, stored_member::StoredMember};
-use crate::names;
 use crate::names::{
     dir_policies,
     entries::{self, DirId, EntryPlace},
-    links,
     walk::{Walk, What},
 };
-use crate::operations::{self, GroupEdit, members::NewMember};
+use crate::operations::names::{self, attributes, directories, links};
+use crate::operations::{self, GroupEdit, members::NewMember, upkeep::reaping};
 use crate::policies::{conversions, policy_changes};
 use crate::pool_records::{
     donors, meta, sessions,
@@ -222,7 +220,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         let (mtime, permissions) = (Some(FileTime(mtime)), Some(Permissions::of_mode(mode)));
         let owner = Some(FileOwner { uid: mode, gid: 7 });
         let new = AttributesToSet { mtime, permissions, owner, ..AttributesToSet::default() };
-        names::set_attributes(&fixture.db, &path(at), None, new).expect("set");
+        attributes::set_attributes(&fixture.db, &path(at), None, new).expect("set");
     }
     let mut steps: Vec<fn(&mut Fixture)> = vec![
         |f| {
@@ -236,7 +234,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             f.put(coded("pot://lab/coded", "2+1", 2, chunks));
         },
         |f| {
-            names::make_dir(&f.db, &path("pot://lab/b/c"), true, MADE).expect("made");
+            directories::make_dir(&f.db, &path("pot://lab/b/c"), true, MADE).expect("made");
         },
         |f| {
             f.put(file("pot://lab/a/one", &[2, 5], &[1])); // replaces
@@ -275,7 +273,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             .expect("a space");
             operations::spaces::create(&f.db, &new_space("third", policy.clone(), None), 0)
                 .expect("a space");
-            names::make_dir(&f.db, &path("pot://third/x"), false, MADE).expect("made");
+            directories::make_dir(&f.db, &path("pot://third/x"), false, MADE).expect("made");
             operations::spaces::remove(&f.db, "third", true).expect("removed");
             while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
@@ -452,7 +450,7 @@ fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     operations::spaces::create(&fixture.db, &new_space("lost", Policy::default(), None), 0)
         .expect("a space");
     drain(&fixture.db); // and nobody has it
-    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, MADE).expect("made");
+    directories::make_dir(&fixture.db, &path("pot://lost/dir"), false, MADE).expect("made");
     fixture.put(file("pot://lab/kept", &[1], &[1]));
     target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 2, "the directory, and when the one above was modified");
@@ -593,7 +591,7 @@ fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it
     fixture.commit(vec![small("pot://lab/a/one", b"1"), small("pot://lab/z", b"2")]);
     let db = &*fixture.db;
     let long = format!("pot://lab{}", format!("/{}", "d".repeat(199)).repeat(20));
-    names::make_dir(db, &path(&long), true, MADE).expect("made");
+    directories::make_dir(db, &path(&long), true, MADE).expect("made");
     let deep = entries::existing_dir(db, &path(&long)).expect("there");
     let one = entries::existing(db, &path("pot://lab/a/one")).expect("there");
     let EntryPlace::File(one) = one.place else { panic!("a file") };

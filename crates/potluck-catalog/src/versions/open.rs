@@ -1,6 +1,6 @@
 //! Opening files: recipes and holders, page by page.
 
-use crate::checkpoints;
+use crate::checkpoints::checkpoint_rows;
 use crate::chunks;
 use crate::chunks::placements;
 use crate::error::Error;
@@ -94,7 +94,7 @@ pub(crate) fn open(
         EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
             page.add(db, String::new(), &version, policy.race)?;
-            page.is_shared = checkpoints::is_shared_file(db, path)?;
+            page.is_shared = checkpoint_rows::is_shared_file(db, path)?;
         }
         EntryPlace::Link(target) if !recursive => {
             return Err(Error::IsALink { path: path.clone(), target });

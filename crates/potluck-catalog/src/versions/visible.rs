@@ -3,19 +3,18 @@
 //! Each file is first looked at and only then put, so that a refused file leaves no trace and the others of its
 //! transaction go on.
 
-use crate::checkpoints::checkpoint_rows;
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
-use crate::history::{self, LeavingEntry};
-use crate::log::{
-    changes::{self, ChangeOp},
-    records::Record,
-};
+use crate::log::changes::{self, ChangeOp};
 use crate::members::quotas::QuotaLimits;
 use crate::names::{
     dir_policies,
-    dir_times::touched,
-    entries::{self, DirId, EnsuredDir, EntryPlace},
+    entries::{self, DirId, EntryPlace},
+};
+use crate::operations::{
+    checkpoints::staging,
+    history::keeping::{self, LeavingEntry},
+    names::directories::{make_dirs, touched},
 };
 use crate::pool_records::spaces::{self, Space, Sums};
 use crate::sql::Tx;
@@ -30,7 +29,7 @@ use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{InUseAgain, OpenReservation};
 use potluck_wire::control::Condition;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 /// Files of one space that become visible in one transaction.
 pub struct Visible<'db> {
@@ -61,7 +60,7 @@ pub struct Visible<'db> {
     /// The paths of those `files` that are to be pinned because they replaced pinned ones.
     pinned: Vec<PoolPath>,
     /// The directories to which files came.
-    grown: BTreeMap<PoolPath, DirId>,
+    grown: BTreeSet<PoolPath>,
 }
 
 /// The requirements on the files of a directory.
@@ -163,7 +162,7 @@ impl<'db> Visible<'db> {
             change.add(i64::try_from(data).unwrap_or(i64::MAX));
             // A version that is kept still counts in the sums.
             if let (Some(version), Some(dir)) = (replaced, dir)
-                && !history::stays_when_replaced(db, (dir, &path), version, retention)?
+                && !keeping::stays_when_replaced(db, (dir, &path), version, retention)?
             {
                 change.sub(versions::data_of(db, version)? as i64);
             }
@@ -182,7 +181,7 @@ impl<'db> Visible<'db> {
         if let Some(known) = self.dirs.get(above) {
             return Ok(Some(*known));
         }
-        checkpoint_rows::check_writable(self.db, path, Some(self.counts.now_ms()))?;
+        staging::check_writable(self.db, path, Some(self.counts.now_ms()))?;
         let parent = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
         match entries::resolve(self.db, &parent)?.map(|found| found.place) {
             Some(EntryPlace::Dir(dir)) => {
@@ -240,7 +239,7 @@ impl<'db> Visible<'db> {
             ack: policy.ack,
         };
         let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
-        let retention = history::retention_of(&policy, path);
+        let retention = keeping::retention_of(&policy, path);
         let asks = Asks { redundancy, promise, retention };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)
@@ -266,7 +265,7 @@ impl<'db> Visible<'db> {
         };
         let dir_modified = replaced.is_none().then(|| self.modified());
         if dir_modified.is_some() {
-            self.grown.insert(parent, dir);
+            self.grown.insert(parent);
         }
         let was_pinned = replaced.is_some() && entries::is_pinned(self.db, dir, name)?;
         if let Some(version) = replaced
@@ -304,7 +303,7 @@ impl<'db> Visible<'db> {
         }
         let place = &EntryPlace::File(version);
         let leaving = LeavingEntry { dir, path, place, removed: false };
-        history::keep(self.db, &leaving, retention, self.when)
+        keeping::keep(self.db, &leaving, retention, self.when)
     }
 
     /// Has the log record the files that became visible.
@@ -315,7 +314,7 @@ impl<'db> Visible<'db> {
             files => changes::append(self.db, &ChangeOp::Files(files))?,
         }
         let mut pinned = std::mem::take(&mut self.pinned).into_iter();
-        pinned.try_for_each(|path| history::stay_pinned(self.db, &path))
+        pinned.try_for_each(|path| keeping::stay_pinned(self.db, &path))
     }
 
     /// Writes a version that no path names yet. If `target` asks for another redundancy, that is the version's goal.
@@ -390,31 +389,11 @@ impl<'db> Visible<'db> {
         if let Some(space) = self.space {
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
-        for (path, dir) in self.grown {
-            touched(self.db, &path, dir, now)?;
+        for path in self.grown {
+            touched(self.db, &path, now)?;
         }
         Ok(again)
     }
-}
-
-/// Returns the directory at `path`, which is made with those above it where they are missing. Each is a change of its
-/// own in the log, so that watchers of the directory in which it is made are told. The lowest directory that was there
-/// before is modified at `now`.
-pub(crate) fn make_dirs(
-    db: &Tx,
-    path: &PoolPath,
-    attributes: EntryAttributes,
-    now: FileTime,
-) -> Result<DirId, Error> {
-    let EnsuredDir { dir, made } = entries::make_dirs(db, path, attributes)?;
-    let above = made.first().and_then(PoolPath::parent);
-    for path in made {
-        changes::tell(db, Record::Dir { path, attributes })?;
-    }
-    if let Some(above) = above {
-        touched(db, &above, entries::existing_dir(db, &above)?, now)?;
-    }
-    Ok(dir)
 }
 
 /// Refuses a change whose condition does not hold for the version that was found at its path.

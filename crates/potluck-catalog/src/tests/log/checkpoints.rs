@@ -1,15 +1,17 @@
 //! Tests of checkpoints in the log.
 
 use super::{MADE, Target, WHEN, base, changes_after, told};
-use crate::checkpoints::{
-    checkpoint_rows, publishing, {self, NewCheckpoint},
-};
+use crate::checkpoints::checkpoint_rows;
 use crate::fixture::{Fixture, file, path};
-use crate::history::reaping;
 use crate::log::records::Record;
-use crate::names;
+use crate::operations::{
+    checkpoints::{self, NewCheckpoint},
+    names::{self, directories},
+    upkeep::reaping,
+};
 use crate::policies::policy_changes;
 use crate::sql::Tx;
+use crate::tests::NO_CONDITIONS;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::Override;
@@ -26,7 +28,7 @@ fn checkpoints_are_replayed_open_committed_and_aborted() {
         checkpoints::begin(&fixture.db, &new, WHEN).expect("begun").staging
     };
     let commit = |fixture: &Fixture, number| {
-        let how = publishing::Conditions::NONE;
+        let how = NO_CONDITIONS;
         checkpoints::commit(&fixture.db, ("lab", &id(number)), how, WHEN).expect("committed");
     };
     fixture.put(file("pot://lab/step/old", &[1], &[1]));
@@ -76,7 +78,7 @@ fn a_directory_that_is_kept_when_a_checkpoint_takes_its_place_hands_on_its_polic
     let new = NewCheckpoint { id, target, style: CommitStyle::Replace, made_by, idle_ms: 1000 };
     let staging = checkpoints::begin(&fixture.db, &new, WHEN).expect("begun").staging;
     fixture.put(file(&format!("{staging}/d/new"), &[2], &[1]));
-    let how = publishing::Conditions::NONE;
+    let how = NO_CONDITIONS;
     checkpoints::commit(&fixture.db, ("lab", &id), how, WHEN).expect("committed");
     let mut restored = Target::new();
     restored.apply(&records);
@@ -90,7 +92,7 @@ fn a_directory_that_is_kept_when_a_checkpoint_takes_its_place_hands_on_its_polic
 fn a_checkpoint_whose_target_gets_too_long_a_path_is_not_open_and_expires() {
     let fixture = Fixture::new();
     let db = &*fixture.db;
-    names::make_dir(db, &path("pot://lab/a"), false, MADE).expect("made");
+    directories::make_dir(db, &path("pot://lab/a"), false, MADE).expect("made");
     let below: String = format!("/{}", "d".repeat(199)).repeat(20);
     let target = path(&format!("pot://lab/a{below}"));
     let (id, style, made_by) = (CheckpointId([1; 16]), CommitStyle::Replace, MemberId(1));
@@ -105,9 +107,9 @@ fn a_checkpoint_whose_target_gets_too_long_a_path_is_not_open_and_expires() {
     restored.apply(&base(&fixture).0);
     std::mem::take(&mut restored.replay).finish(&restored.db).expect("finished");
     names::remove(&restored.db, &long, false, WHEN).expect("nothing is hidden in it");
-    assert!(checkpoints::any_due(db, 2000).expect("read"));
+    assert!(checkpoint_rows::any_due(db, 2000).expect("read"));
     while checkpoints::expire(db, 1, 2000).expect("removed") {}
-    assert!(!checkpoints::any_due(db, 2000).expect("read"));
+    assert!(!checkpoint_rows::any_due(db, 2000).expect("read"));
     names::remove(db, &long, false, WHEN).expect("nothing is staged in it");
 }
 

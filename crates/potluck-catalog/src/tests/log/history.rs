@@ -3,12 +3,16 @@
 
 use super::{MADE, WHEN};
 use crate::fixture::{Fixture, file, path};
-use crate::history;
-use crate::history::{kept_rows, series, snapshots};
-use crate::names;
+use crate::history::{kept_rows, snapshots};
 use crate::names::{
-    entries, links,
+    entries,
     walk::{Walk, What},
+};
+use crate::operations::{
+    history,
+    names::{self, directories, links},
+    series::steps,
+    upkeep::reaping,
 };
 use crate::policies::policy_changes;
 use crate::sql::Tx;
@@ -69,7 +73,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
     }
     vec![
         |f| {
-            names::make_dir(&f.db, &path("pot://lab/kept/d"), true, MADE).expect("made");
+            directories::make_dir(&f.db, &path("pot://lab/kept/d"), true, MADE).expect("made");
             let over = Override {
                 keep_versions: Some("2".parse().expect("versions")),
                 trash: Some("1h".parse().expect("a time")),
@@ -125,7 +129,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             remove(f, "pot://lab/kept/e/t");
             let number = versions(f, "pot://lab/kept/e/t")[0];
             history::let_go_of(&f.db, &path("pot://lab/kept"), &[number], WHEN).expect("gone");
-            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {
             history::expire(&f.db, 100, 6).expect("let go");
@@ -135,7 +139,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             for name in ["replaced", "removed", "moved"] {
                 link(f, &format!("pot://lab/kept/e/s/{name}"), "before");
             }
-            snapshots::take(&f.db, &path("pot://lab/kept/e/s"), "one", WHEN).expect("taken");
+            history::take_snapshot(&f.db, &path("pot://lab/kept/e/s"), "one", WHEN).expect("taken");
         },
         |f| {
             let forever = When { keeps: WhatIsKept::Nothing, ..WHEN };
@@ -155,13 +159,13 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             let series = SeriesRule { keep_last: Some(3), ..SeriesRule::default() };
             let over = Override { series, ..Override::default() };
             policy_changes::set(&f.db, &path("pot://lab/kept"), &over).expect("set");
-            series::pin(&f.db, &path("pot://lab/kept/e"), true).expect("pinned");
+            steps::pin(&f.db, &path("pot://lab/kept/e"), true).expect("pinned");
         },
         |f| {
             // A pin stays with the name, whether the old version is kept or not.
             for (chunk, at) in [(60, "pot://lab/kept/e/pinned"), (70, "pot://lab/pinned")] {
                 f.put(file(at, &[chunk], &[1]));
-                series::pin(&f.db, &path(at), true).expect("pinned");
+                steps::pin(&f.db, &path(at), true).expect("pinned");
                 f.put(file(at, &[chunk + 1], &[1]));
                 let other = format!("{at}-other");
                 f.put(file(&other, &[chunk + 2], &[1]));
@@ -170,22 +174,22 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             bring_back(f, "pot://lab/kept/e/pinned", None, false);
         },
         |f| {
-            snapshots::take(&f.db, &path("pot://lab/kept/e/s"), "two", WHEN).expect("taken");
+            history::take_snapshot(&f.db, &path("pot://lab/kept/e/s"), "two", WHEN).expect("taken");
             remove(f, "pot://lab/out/b");
             f.put(file("pot://lab/out/c", &[56], &[1]));
             remove(f, "pot://lab/out");
-            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {
-            snapshots::remove(&f.db, &path("pot://lab/kept/e/s"), "one").expect("removed");
-            while snapshots::release(&f.db, 1, WHEN).expect("a step") {}
+            history::remove_snapshot(&f.db, &path("pot://lab/kept/e/s"), "one").expect("removed");
+            while history::release(&f.db, 1, WHEN).expect("a step") {}
             while history::expire(&f.db, 1, 6).expect("let go") {}
-            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {
             remove(f, "pot://lab/kept/e");
             while history::expire(&f.db, 1, LATER_MS).expect("let go") {}
-            while history::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
     ]
 }

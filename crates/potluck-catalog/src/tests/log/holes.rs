@@ -2,8 +2,8 @@
 
 use super::{Target, WHEN, base, drain, told};
 use crate::fixture::{Fixture, last_part, path, sparse};
-use crate::history::reaping;
-use crate::names;
+use crate::names::lists;
+use crate::operations::{names, upkeep::reaping};
 use crate::pool_records::spaces;
 use crate::sql::Tx;
 use potluck_core::recipe::PART_CHUNKS;
@@ -13,7 +13,7 @@ const CHUNK: u64 = 64 << 10;
 
 /// Returns the bytes that the space of the fixture uses, and how much of a file is in holes.
 fn used(db: &Tx, file: &str) -> (i64, u64) {
-    let holes = names::lists::stat(db, &path(file)).expect("there").entry.holes;
+    let holes = lists::stat(db, &path(file)).expect("there").entry.holes;
     (spaces::named(db, "lab").expect("a space").sums.bytes, holes)
 }
 

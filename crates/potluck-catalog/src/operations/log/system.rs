@@ -2,12 +2,11 @@
 
 use crate::Error;
 use crate::log::log_position::{LogCopy, Position};
-use crate::names;
 use crate::names::{
     entries::{self, EntryPlace},
     walk::Walk,
 };
-use crate::operations;
+use crate::operations::{names, spaces::create};
 use crate::pool_records::spaces::{self, NewSpace};
 use crate::sql::Tx;
 use crate::when::When;
@@ -43,7 +42,7 @@ pub(crate) fn space(db: &Tx, policy: &Policy, wall_ms: i64) -> Result<SpaceId, E
         Err(Error::NoSpaceNamed(_)) => {
             let (name, policy) = (SYSTEM_SPACE.into(), policy.clone());
             let new = NewSpace { name, policy, key: None, made_by: None };
-            operations::spaces::create(db, &new, wall_ms)?;
+            create(db, &new, wall_ms)?;
             Ok(spaces::named(db, SYSTEM_SPACE)?.id)
         }
         found => Ok(found?.id),

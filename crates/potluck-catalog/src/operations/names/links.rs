@@ -2,18 +2,16 @@
 //!
 //! A link counts as a file without bytes in the sums of its space, so that a quota of files bounds links too.
 
-use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
-use crate::history::bygone;
-use crate::log::{changes, records::Record};
+use crate::log::{apply, records::Record};
 use crate::members::quotas;
-use crate::names::{
-    dir_times::touched,
-    entries::{self, EntryPlace, split},
-};
+use crate::names::entries::{self, EntryPlace, split};
+use crate::operations::checkpoints::staging;
+use crate::operations::history::keeping;
+use crate::operations::names::directories::{make_dirs, touched};
 use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
-use crate::versions::visible::{is_refusal, make_dirs};
+use crate::versions::visible::is_refusal;
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::link_target::LinkTarget;
@@ -66,7 +64,7 @@ pub(crate) fn make(
     let LinkToMake { path, target, attributes } = link;
     let now = FileTime::of_ms(when.wall_ms);
     let (above, _) = split(path)?;
-    checkpoint_rows::check_writable(db, path, None)?;
+    staging::check_writable(db, path, None)?;
     let there = entries::resolve(db, path)?.map(|found| found.place);
     let replaces = match there {
         None => false,
@@ -88,28 +86,9 @@ pub(crate) fn make(
         false => entries::existing_dir(db, &above)?,
     };
     if replaces {
-        bygone::note(db, (dir, path), when)?;
+        keeping::note_bygone(db, (dir, path))?;
     }
-    put(db, path, target, *attributes)?;
     let (path, target, attributes) = (path.clone(), target.clone(), *attributes);
-    changes::tell(db, Record::Link { path, target, attributes })?;
-    touched(db, &above, dir, now)
-}
-
-/// Puts a link where nothing is, or in the place of another.
-pub(crate) fn put(
-    db: &Tx,
-    path: &PoolPath,
-    target: &LinkTarget,
-    attributes: EntryAttributes,
-) -> Result<(), Error> {
-    let (above, name) = split(path)?;
-    let dir = entries::existing_dir(db, &above)?;
-    if entries::lookup(db, dir, name)?.is_some() {
-        entries::delete(db, dir, name)?;
-    } else {
-        let space = spaces::named(db, path.space())?.id;
-        spaces::add_sums(db, space, Sums { files: 1, ..Sums::default() })?;
-    }
-    entries::make_link(db, dir, name, target, attributes)
+    apply::write_at(db, Record::Link { path, target, attributes }, when.pool_ms)?;
+    touched(db, &above, now)
 }

@@ -3,9 +3,12 @@
 
 use crate::chunks::{ReferenceCounts, unpacked};
 use crate::error::Error;
-use crate::history;
 use crate::history::{bygone, kept_rows, snapshot_rows, trash};
-use crate::names::entries::{self, DirId, EntryPlace};
+use crate::names::{
+    entries::{self, DirId, EntryPlace},
+    entry_moves,
+};
+use crate::operations::history::keeping;
 use crate::policies::conversions;
 use crate::pool_records::spaces::{self, Sums};
 use crate::sql::{Tx, params};
@@ -116,13 +119,13 @@ fn take_entries(
         let when = When { pool_ms: counts.now_ms(), ..When::default() };
         let released = bygone::forget_of(db, dir, limit)?;
         for place in &released.not_shown {
-            history::not_shown(db, place, when)?;
+            keeping::not_shown(db, place, when)?;
         }
         if kept_rows::forget_of(db, dir, limit)? || !released.all {
             return Ok(false);
         }
         snapshot_rows::forget_dir(db, dir)?;
-        entries::dir_ended(db, space, dir)?;
+        entry_moves::dir_ended(db, space, dir)?;
         return Ok(true);
     }
     let (mut sums, mut work) = (Sums::default(), 0);
@@ -130,11 +133,11 @@ fn take_entries(
         if let Some(number) = place.snapshot() {
             snapshot_rows::end(db, number)?;
             entries::delete(db, dir, &name)?;
-            entries::dir_ended(db, space, DirId::of_snapshot(number))?;
+            entry_moves::dir_ended(db, space, DirId::of_snapshot(number))?;
             continue;
         }
         // A snapshot of the directory from which it was moved here may still show it, and then it stays.
-        if history::keep_shown(db, (dir, &name), &place, counts.now_ms())? {
+        if keeping::keep_shown(db, (dir, &name), &place, counts.now_ms())? {
             continue;
         }
         match place {

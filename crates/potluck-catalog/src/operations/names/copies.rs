@@ -6,13 +6,15 @@
 //! A copy is acknowledged as a written file is: a file of which too few holders are there at the moment is refused. The
 //! client then stores it anew, which sends missing chunks to other donors.
 
-use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
 use crate::kept_replies::RepliesTo;
 use crate::names::{
     entries::{self, EntryPlace},
-    links::{self, LinkToMake},
     walk::{Walk, WalkedEntry, What},
+};
+use crate::operations::{
+    checkpoints::staging,
+    names::links::{self, LinkToMake},
 };
 use crate::pool_records::{
     meta::Counter,
@@ -143,7 +145,7 @@ pub(crate) fn copy(
             let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.visible();
             if wanted.after.is_none() {
                 // Only the first page has to find out whether a file is where the directory has to be.
-                checkpoint_rows::check_writable(db, &wanted.to, Some(when.pool_ms))?;
+                staging::check_writable(db, &wanted.to, Some(when.pool_ms))?;
                 copying.visible.make_dirs(&wanted.to, found.attributes, copying.now)?;
             }
             copying.page(&mut walk)?

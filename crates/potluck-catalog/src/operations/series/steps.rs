@@ -2,16 +2,15 @@
 //! rule says ([`potluck_core::policy::SeriesRule`]). The rule is a part of the policy that a directory sets, and
 //! directories below do not inherit it.
 
-use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
 use crate::history::kept_rows;
 use crate::log::{apply, notes, records::Record};
-use crate::names;
 use crate::names::{
     dir_policies,
     entries::{self, DirId, EntryPlace, split},
     walk::{Walk, What},
 };
+use crate::operations::{checkpoints::staging, names};
 use crate::sql::{Tx, params};
 use crate::when::When;
 use potluck_core::attributes::FileTime;
@@ -264,7 +263,7 @@ impl Series {
 
 /// Pins a file or directory, so that it is never purged, or ends that.
 pub(crate) fn pin(db: &Tx, path: &PoolPath, pinned: bool) -> Result<(), Error> {
-    checkpoint_rows::check_writable(db, path, None)?;
+    staging::check_writable(db, path, None)?;
     let (above, name) = split(path)?;
     let dir = entries::existing_dir(db, &above)?;
     entries::existing(db, path)?;
