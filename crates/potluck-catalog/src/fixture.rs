@@ -5,7 +5,7 @@ use crate::engine::{self, Database};
 use crate::log::changes;
 use crate::operations;
 use crate::pool_records::{
-    donors,
+    donors, meta,
     sessions::{self, StoredSession},
     spaces::{self, NewSpace},
     stored_donor::StoredDonor,
@@ -102,7 +102,7 @@ impl Fixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("catalog.db");
-        engine::create(&file, "test pool").expect("created");
+        meta::create(&file, "test pool").expect("created");
         let db = engine::open_existing(&file).expect("opened");
         let policy = Policy { sealed: false, ..Policy::default() };
         operations::spaces::create(&db, &new_space("lab", policy, None), 0).expect("a space");

@@ -20,9 +20,11 @@ mod fault;
 pub mod fixture;
 mod history;
 mod kept_replies;
+mod leases;
 mod log;
 mod members;
 mod names;
+mod open_error;
 mod operations;
 mod policies;
 mod pool_records;
@@ -51,6 +53,7 @@ pub use history::bygone_name::{BygoneLink, BygoneName};
 pub use history::kept_entry::KeptEntry;
 pub use history::taken_snapshot::TakenSnapshot;
 pub use kept_replies::{CommitStep, RepeatableCall, RepliesTo};
+pub use leases::{LEASE, MOST_LEASES};
 pub use log::changes::ChangeNumber;
 pub use log::committed::{ChangeListener, CommittedChange};
 pub use log::export::CatalogSnapshot;
@@ -63,6 +66,7 @@ pub use members::grants::SeenSpaces;
 pub use members::quotas::{QuotaLimits, StoredQuota};
 pub use members::stored_member::StoredMember;
 pub use members::tokens::{Certified, Moment, NewToken, Token};
+pub use open_error::OpenError;
 pub use operations::checkpoints::{CheckpointOutcome, NewCheckpoint};
 pub use operations::history::BroughtBack;
 pub use operations::log::system::block_path;
@@ -84,14 +88,13 @@ pub use read_turns::ReadFor;
 pub use versions::commit::{
     Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
 };
-pub use versions::leases::{LEASE, MOST_LEASES};
 pub use versions::open::{OldPage, OpenedPage};
-pub use versions::open_error::OpenError;
 pub use versions::rejudging::PartsAhead;
 pub use when::{WhatIsKept, When};
 pub use writer_state::WriterTimes;
 
 use engine::{CatalogWriter, Readers};
+use log::{changes, committed};
 use potluck_core::clock::SharedClock;
 use potluck_wire::env::Offload;
 use potluck_wire::net::BoxFuture;
@@ -150,8 +153,9 @@ impl Catalog {
     pub fn open(path: &Path, offload: Offload, clock: SharedClock) -> Result<Self, OpenError> {
         let is_checked = engine::is_checked_first(path);
         let db = engine::open_existing(path)?;
+        let last = changes::last(&db).map_err(|why| OpenError::of(path, why))?;
         let state = WriterState::new(clock);
-        let writer = CatalogWriter::start(path, db, offload, state.clone());
+        let writer = CatalogWriter::start(path, (db, last), offload, state.clone());
         let readers = Arc::new(Readers::new(path));
         let (writer, turns, reads) =
             (Arc::new(writer), Arc::default(), Arc::new(Semaphore::new(READS)));
@@ -187,7 +191,12 @@ impl Catalog {
 
     /// Tells `listener` of all that is committed from now on. A second listener is ignored.
     pub fn announce_to(&self, listener: Arc<dyn ChangeListener>) {
-        let _ = self.state.listener.set(listener);
+        let told = move |db: &Tx, changes| {
+            if listener.listens() {
+                listener.committed(committed::told_of(db, changes));
+            }
+        };
+        let _ = self.state.told.set(Box::new(told));
     }
 
     /// Returns the times for which the writer was held since the catalog was opened.

@@ -6,7 +6,6 @@ pub(crate) mod committed;
 pub(crate) mod export;
 pub(crate) mod log_position;
 pub(crate) mod logged_reservation;
-pub(crate) mod notes;
 pub(crate) mod rebuild;
 pub(crate) mod records;
 pub(crate) mod replay;

@@ -2,6 +2,7 @@
 
 pub(crate) mod donors;
 pub(crate) mod meta;
+pub(crate) mod notes;
 pub(crate) mod rekeying;
 pub(crate) mod reservations;
 pub(crate) mod sessions;

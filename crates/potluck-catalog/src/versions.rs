@@ -2,9 +2,7 @@
 
 pub(crate) mod commit;
 pub(crate) mod enough_copies;
-pub(crate) mod leases;
 pub(crate) mod open;
-pub(crate) mod open_error;
 pub(crate) mod parts;
 pub(crate) mod rejudging;
 pub(crate) mod sealing_again;

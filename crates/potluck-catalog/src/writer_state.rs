@@ -1,12 +1,15 @@
 //! The state of the catalog's writer that other threads read.
 
 use crate::fault::CatalogDiskFault;
-use crate::log::committed::ChangeListener;
-use crate::versions::leases::Leases;
+use crate::leases::Leases;
+use crate::sql::Tx;
 use potluck_core::clock::SharedClock;
 use potluck_wire::metrics::Times;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
+
+/// A function that is called after a commit which made changes, with their texts; `None` if they were too many.
+pub type OnCommit = Box<dyn Fn(&Tx, Option<Vec<String>>) + Send + Sync>;
 
 /// The state of the catalog's writer. Clones share it.
 #[derive(Clone)]
@@ -21,15 +24,15 @@ pub struct WriterState {
     pub clock: SharedClock,
     /// The time for which the writer was held.
     pub times: Arc<WriterTimes>,
-    /// The listener that is told of all that is committed.
-    pub listener: Arc<OnceLock<Arc<dyn ChangeListener>>>,
+    /// The function that is told of all that is committed.
+    pub told: Arc<OnceLock<OnCommit>>,
 }
 
 impl WriterState {
     /// Returns the state of a writer that has done nothing yet.
     pub fn new(clock: SharedClock) -> Self {
-        let (changes, fault, leases, times, listener) = Default::default();
-        Self { changes, fault, leases, clock, times, listener }
+        let (changes, fault, leases, times, told) = Default::default();
+        Self { changes, fault, leases, clock, times, told }
     }
 }
 

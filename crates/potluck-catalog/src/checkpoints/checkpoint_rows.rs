@@ -2,9 +2,8 @@
 
 use crate::checkpoints::open_checkpoint::OpenCheckpoint;
 use crate::error::Error;
-use crate::log::notes;
 use crate::names::entries::{self, DirId};
-use crate::pool_records::spaces;
+use crate::pool_records::{notes, spaces};
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};

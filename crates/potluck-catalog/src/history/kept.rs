@@ -3,13 +3,12 @@
 use crate::SeenSpaces;
 use crate::error::Error;
 use crate::history::kept_rows::{self, HistoryRow};
-use crate::log::notes;
 use crate::names::{
     entries::{self, DirId, EntryPlace, split},
     lists,
     walk::Walk,
 };
-use crate::pool_records::spaces;
+use crate::pool_records::{notes, spaces};
 use crate::sql::Tx;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::PoolPath;

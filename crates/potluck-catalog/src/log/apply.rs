@@ -4,14 +4,14 @@
 use crate::checkpoints::checkpoint_rows;
 use crate::error::Error;
 use crate::history::{bygone, kept_rows, snapshot_rows, snapshots};
-use crate::log::{changes, notes, records::Record};
+use crate::log::{changes, records::Record};
 use crate::members;
 use crate::members::{grants, groups, quotas};
 use crate::names::{dir_policies, entries, entry_attributes, entry_moves};
 use crate::pool_records::{
     donors,
     meta::{self, Counter},
-    reservations, spaces,
+    notes, reservations, spaces,
 };
 use crate::sql::Tx;
 use crate::versions;

@@ -58,8 +58,8 @@ pub(crate) fn append(db: &Tx, op: &ChangeOp) -> Result<(), Error> {
         return Ok(());
     }
     let text = serde_json::to_string(op).map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare("INSERT INTO changes (op) VALUES (?1)")?.execute(params![text])?;
-    db.note(text);
+    let number = db.prepare("INSERT INTO changes (op) VALUES (?1)")?.insert(params![text])?;
+    db.note(number, text);
     Ok(())
 }
 

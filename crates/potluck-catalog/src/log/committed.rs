@@ -51,13 +51,11 @@ pub enum CommittedChange {
     Unknown,
 }
 
-/// Returns what is told of `count` changes that were committed together; `noted` are their texts, as far as they are
-/// known. [`CommittedChange::Unknown`] stands for changes that are too many or cannot be read.
-pub(crate) fn told_of(db: &Tx, noted: Option<Vec<String>>, count: i64) -> Vec<CommittedChange> {
-    // Not all are known if they were too many, or if the first listener came while the transaction was under way.
-    let Some(noted) = noted.filter(|noted| noted.len() as i64 == count) else {
-        return vec![CommittedChange::Unknown];
-    };
+/// Returns what is told of changes that were committed together, of which these are the texts; `None` if they were too
+/// many, or the first listener came while the transaction was under way. [`CommittedChange::Unknown`] stands for changes that
+/// are not known or cannot be read.
+pub(crate) fn told_of(db: &Tx, noted: Option<Vec<String>>) -> Vec<CommittedChange> {
+    let Some(noted) = noted else { return vec![CommittedChange::Unknown] };
     let mut told = Vec::new();
     for text in noted {
         let op = changes::parsed(&text).map_err(|why| Error::Bug(why.to_string()));

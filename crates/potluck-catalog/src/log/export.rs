@@ -7,7 +7,6 @@ use crate::log::{
     changes::{self, ChangeNumber, ChangeOp},
     log_position::{LogCopy, Position},
     logged_reservation::LoggedReservation,
-    notes,
     records::{Keeping, PARITY_NAMES, Record, VersionFacts},
     restored,
 };
@@ -21,7 +20,7 @@ use crate::names::{
     walk::{BrokenEntry, Walk, What},
 };
 use crate::pool_records::{
-    donors, meta, reservations,
+    donors, meta, notes, reservations,
     spaces::{self, Space},
 };
 use crate::sql::Tx;

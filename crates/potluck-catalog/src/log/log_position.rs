@@ -1,11 +1,8 @@
 //! The positions to which the copies of the log have come, as the catalog notes them.
 
 use crate::Error;
-use crate::log::{
-    changes::{self, ChangeNumber},
-    notes,
-};
-use crate::pool_records::meta;
+use crate::log::changes::{self, ChangeNumber};
+use crate::pool_records::{meta, notes};
 use crate::sql::Tx;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::Epoch;

@@ -2,14 +2,13 @@
 
 use crate::engine::{self, Database};
 use crate::log::{
-    notes,
     records::Record,
     replay::Replay,
     restored::{self, RestoredContent},
 };
 use crate::members::{self, authority};
 use crate::operations::{self, members::NewMember};
-use crate::pool_records::meta;
+use crate::pool_records::{meta, notes};
 use crate::{Error, OpenError};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
@@ -43,7 +42,7 @@ pub struct Revival<'a> {
 impl Rebuild {
     /// Begins an empty catalog of the pool called `pool` at `path`, where none is.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
-        engine::create(path, pool)?;
+        meta::create(path, pool)?;
         let db = engine::open_existing(path)?;
         // Nothing needs to be synced: a rebuild that a crash interrupts is begun anew, and the restore makes the file
         // durable before it makes a pool of it.

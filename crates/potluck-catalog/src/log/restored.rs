@@ -1,9 +1,8 @@
 //! Makes a catalog that was replayed from records ready to be served.
 
 use crate::error::Error;
-use crate::log::notes;
 use crate::members;
-use crate::pool_records::meta::Counter;
+use crate::pool_records::{meta::Counter, notes};
 use crate::sql::{Tx, params};
 
 /// The count of numbers, after the last known one, that the lost term may have given to versions.

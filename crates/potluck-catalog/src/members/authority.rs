@@ -1,8 +1,7 @@
 //! The pool that a catalog belongs to: a backup is restored with the recovery kit of its own pool only.
 
 use crate::Error;
-use crate::log::notes;
-use crate::pool_records::meta;
+use crate::pool_records::{meta, notes};
 use crate::sql::Tx;
 use potluck_core::chunk::Digest;
 use std::fmt;

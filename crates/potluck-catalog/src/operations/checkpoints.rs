@@ -7,13 +7,13 @@ use crate::checkpoints::{
     checkpoint_rows::{self, Kept, KnownCheckpoints, find},
     open_checkpoint::OpenCheckpoint,
 };
-use crate::log::{apply, notes, records::Record};
+use crate::log::{apply, records::Record};
 use crate::names::entries::{self, EntryPlace};
 use crate::operations::{
     checkpoints::publishing::Conditions,
     names::{self, attributes, directories::admit_dirs},
 };
-use crate::pool_records::spaces;
+use crate::pool_records::{notes, spaces};
 use crate::sql::{Tx, params};
 use crate::when::When;
 use crate::{Catalog, Durability, Error};

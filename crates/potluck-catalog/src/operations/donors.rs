@@ -6,9 +6,9 @@ use crate::chunks::{
     referrers::{self, Referrers},
     unused_chunks, {self, CatalogChunk},
 };
-use crate::log::{apply, notes, records::Record};
+use crate::log::{apply, records::Record};
 use crate::pool_records::{
-    donors,
+    donors, notes,
     stored_donor::{Goal, StoredDonor},
 };
 use crate::sql::Tx;

@@ -20,7 +20,7 @@ impl Founding {
     /// Makes an empty catalog at `path` for the pool called `pool`, or opens the one that is there, which must be
     /// sound.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
-        engine::create(path, pool)?;
+        meta::create(path, pool)?;
         Ok(Self { db: engine::open_existing(path)?, path: path.into() })
     }
 

@@ -10,7 +10,7 @@ use crate::history::{
     snapshots::{self, place},
     taken_snapshot::TakenSnapshot,
 };
-use crate::log::{apply, notes, records::Record};
+use crate::log::{apply, records::Record};
 use crate::names::{
     entries::{self, DirId, EntryPlace, split},
     entry_moves,
@@ -23,6 +23,7 @@ use crate::operations::{
         directories::{admit_dirs, touched},
     },
 };
+use crate::pool_records::notes;
 use crate::sql::Tx;
 use crate::when::When;
 use crate::{Catalog, Durability, Error, SeenSpaces};

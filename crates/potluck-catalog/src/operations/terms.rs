@@ -1,15 +1,12 @@
 //! A manager's term over the catalog: its start, and other terms that donors heard of.
 
-use crate::log::{
-    log_position::{LogCopy, Position},
-    notes,
-};
+use crate::log::log_position::{LogCopy, Position};
 use crate::members::{
     authority::{self, Authority},
     stored_member::StoredMember,
 };
 use crate::pool_records::{
-    donors, meta, sessions,
+    donors, meta, notes, sessions,
     sessions::StoredSession,
     stored_donor::StoredDonor,
     term_history::{self, Term},

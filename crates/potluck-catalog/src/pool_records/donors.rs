@@ -1,8 +1,10 @@
 //! The facts about donors that a restart of the manager must not lose.
 
 use crate::error::Error;
-use crate::log::notes;
-use crate::pool_records::stored_donor::{Goal, StoredDonor};
+use crate::pool_records::{
+    notes,
+    stored_donor::{Goal, StoredDonor},
+};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, VersionId};
 use std::ops::RangeInclusive;

@@ -1,8 +1,11 @@
 //! The facts that the catalog keeps about itself: the pool's name, its time, its epoch, and counters.
 
+use crate::engine;
 use crate::error::Error;
+use crate::open_error::OpenError;
 use crate::sql::{Tx, params};
 use potluck_core::ids::Epoch;
+use std::path::Path;
 
 /// The counters from which the catalog takes numbers.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +55,13 @@ pub(crate) fn counted(db: &Tx, counter: Counter) -> Result<i64, Error> {
 const EPOCH: &str = "epoch";
 const POOL_TIME: &str = "pool_time_ms";
 
+/// Makes an empty catalog at `path` for the pool called `pool`, unless one is there.
+pub(crate) fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
+    engine::create(path, |db| begin(db, pool))
+}
+
 /// Writes down the facts that an empty catalog begins with.
-pub(crate) fn begin(db: &Tx, pool: &str) -> Result<(), Error> {
+fn begin(db: &Tx, pool: &str) -> Result<(), Error> {
     db.execute("INSERT INTO pool (name) VALUES (?1)", params![pool])?;
     for (key, value) in [
         (Counter::Version.key(), 1),

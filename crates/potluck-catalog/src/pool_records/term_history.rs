@@ -9,7 +9,8 @@
 //! donors of, so it can be told from a copy without waiting.
 
 use crate::error::Error;
-use crate::log::{changes, notes};
+use crate::log::changes;
+use crate::pool_records::notes;
 use crate::sql::Tx;
 use potluck_core::ids::Epoch;
 use serde::{Deserialize, Serialize};

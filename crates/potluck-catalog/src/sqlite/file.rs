@@ -1,9 +1,8 @@
 //! The catalog's file: making it, opening it, refusing one that is damaged or too new.
 
 use super::tx::Tx;
-use crate::pool_records::meta;
+use crate::leases::Leases;
 use crate::sql::params;
-use crate::versions::leases::Leases;
 use crate::{Error, OpenError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -167,8 +166,8 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// Makes an empty catalog for the pool called `pool`, unless one is there. One of another format is an error.
-pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
+/// Makes an empty catalog, unless one is there, with the rows that `begin` writes. One of another format is an error.
+pub fn create(path: &Path, begin: impl FnOnce(&Tx) -> Result<(), Error>) -> Result<(), OpenError> {
     let db = open(path)?;
     let format = user_version(&db).map_err(damaged(path))?;
     if format != 0 {
@@ -177,7 +176,7 @@ pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
     let make = || -> Result<(), Error> {
         let tx = db.begin()?;
         tx.execute_batch(SCHEMA)?;
-        meta::begin(&tx, pool)?;
+        begin(&tx)?;
         db.connection().pragma_update(None, "application_id", APPLICATION)?;
         db.connection().pragma_update(None, "user_version", FORMAT)?;
         tx.commit()

@@ -1,8 +1,8 @@
 //! Statements in a transaction.
 
 use crate::Error;
+use crate::leases::Leases;
 use crate::sql::{Column, Param, Value, damaged};
-use crate::versions::leases::Leases;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
 use std::cell::RefCell;
@@ -13,9 +13,17 @@ use std::sync::Arc;
 pub struct Tx {
     pub(super) connection: Connection,
     pub(super) leases: Arc<Leases>,
-    /// The texts of the changes that the transaction wrote for the log so far; `None` while nobody is to be told of
-    /// them. They are no types of the log, whose files use this one.
-    noted: RefCell<Option<Vec<String>>>,
+    noted: RefCell<NotedChanges>,
+}
+
+/// The changes that a transaction has written for the log so far.
+#[derive(Default)]
+pub(super) struct NotedChanges {
+    /// The number of the last of them, if there is any.
+    pub last: Option<i64>,
+    /// The texts of the changes; `None` if nobody is to be told of them, or they are too many. They are no types of the
+    /// log, whose files use this one.
+    pub texts: Option<Vec<String>>,
 }
 
 /// The most changes of a transaction that are noted. Of more a listener is only told that anything may have changed.
@@ -26,23 +34,25 @@ impl Tx {
         Self { connection, leases: Arc::default(), noted: RefCell::default() }
     }
 
-    /// Notes the text of a change that was written for the log. The writer tells of it once it is committed, without
+    /// Notes a change that was written for the log, under its number. The writer tells of it once it is committed, without
     /// reading it back.
-    pub fn note(&self, change: String) {
-        if let Some(noted) = &mut *self.noted.borrow_mut()
-            && noted.len() < NOTED
-        {
-            noted.push(change);
+    pub fn note(&self, number: i64, change: String) {
+        let mut noted = self.noted.borrow_mut();
+        noted.last = Some(number);
+        match &mut noted.texts {
+            Some(texts) if texts.len() < NOTED => texts.push(change),
+            texts => *texts = None,
         }
     }
 
-    /// Forgets the changes that were noted, and notes further ones if `notes`.
-    pub(super) fn begin_notes(&self, notes: bool) {
-        *self.noted.borrow_mut() = notes.then(Vec::new);
+    /// Forgets the changes that were noted, and keeps the texts of further ones if `keeps`.
+    pub(super) fn begin_notes(&self, keeps: bool) {
+        let texts = keeps.then(Vec::new);
+        *self.noted.borrow_mut() = NotedChanges { last: None, texts };
     }
 
-    /// Returns the changes that were noted in the transaction; `None` if none were to be noted.
-    pub(super) fn take_notes(&self) -> Option<Vec<String>> {
+    /// Returns the changes that were noted in the transaction.
+    pub(super) fn take_notes(&self) -> NotedChanges {
         self.noted.take()
     }
 
@@ -76,15 +86,20 @@ impl Tx {
     pub fn savepoint<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let run = |sql| self.connection.prepare_cached(sql)?.execute([]).map_err(Error::from);
         run("SAVEPOINT part")?;
-        let noted = self.noted.borrow().as_ref().map_or(0, Vec::len);
+        let (last, texts) = {
+            let noted = self.noted.borrow();
+            (noted.last, noted.texts.as_ref().map(Vec::len))
+        };
         let done = work();
         if done.is_err() {
             if self.is_over() {
                 return done; // a full disk has all rolled back, the others' work too
             }
             run("ROLLBACK TO part")?;
-            if let Some(all) = &mut *self.noted.borrow_mut() {
-                all.truncate(noted);
+            let mut noted = self.noted.borrow_mut();
+            noted.last = last;
+            if let (Some(all), Some(texts)) = (&mut noted.texts, texts) {
+                all.truncate(texts);
             }
         }
         run("RELEASE part")?;

@@ -5,7 +5,6 @@ use super::file::{Database, LONG_LOG};
 use super::log_syncer::{LogFile, LogSyncer};
 use super::tx::Tx;
 use super::write_ahead_log::LogMover;
-use crate::log::{changes, committed};
 use crate::writer_state::WriterState;
 use crate::{Durability, Error};
 use potluck_wire::env::Offload;
@@ -48,14 +47,20 @@ enum Place {
 }
 
 impl CatalogWriter {
-    /// Starts a writer to `db`, the catalog at `path`. It notes in `state` the number of changes ([`changes::last`])
-    /// that no power cut undoes, once a commit has reached the disk; the error of a write that the disk did not take;
-    /// and the time that jobs and commits took.
-    pub fn start(path: &Path, db: Database, offload: Offload, state: WriterState) -> Self {
+    /// Starts a writer to `db`, the catalog at `path`, whose last change has the number `last`. It notes in `state` the
+    /// number of the last change that no power cut undoes, once a commit has reached the disk; the error of a write that
+    /// the disk did not take; and the time that jobs and commits took.
+    pub fn start(
+        path: &Path,
+        (db, last): (Database, i64),
+        offload: Offload,
+        state: WriterState,
+    ) -> Self {
         let db = db.with_leases(Arc::clone(&state.leases));
         let log = LogFile::of(path);
         let (durability, syncer, unsynced) = (Durability::Disk, None, false);
-        let mut session = Session { db, durability, state, log, syncer, unsynced };
+        let last = last.max(0) as u64;
+        let mut session = Session { db, last, durability, state, log, syncer, unsynced };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
@@ -158,6 +163,8 @@ struct Queued {
 
 struct Session {
     db: Database,
+    /// The number of the last change that was committed.
+    last: u64,
     durability: Durability,
     state: WriterState,
     log: LogFile,
@@ -229,8 +236,7 @@ impl Session {
         }
         let tx = self.db.begin_to_write()?;
         // Also while nobody listens, because somebody may begin to before the commit.
-        tx.begin_notes(self.state.listener.get().is_some());
-        let before = changes::last(&tx)?;
+        tx.begin_notes(self.state.told.get().is_some());
         let began = self.state.clock.now();
         let mut now = began;
         for queued in jobs {
@@ -251,30 +257,29 @@ impl Session {
                 break;
             }
         }
-        // A commit that reaches the disk brings all commits before it there, too.
-        let last = changes::last(&tx)?;
-        let committed = last.max(0) as u64;
         tx.commit()?;
+        let noted = self.db.take_notes();
+        self.last = noted.last.map_or(self.last, |last| last as u64);
         let synced = match asked == Durability::Disk && self.unsynced {
             true => self.log.sync(),
             false => Ok(()),
         };
         self.state.times.commits.took(self.state.clock.now().saturating_sub(now));
         match (asked, &self.syncer) {
+            // A commit that reaches the disk brings all commits before it there, too.
             (Durability::Disk, _) if synced.is_ok() => {
                 self.unsynced = false;
-                self.state.changes.fetch_max(committed, Ordering::AcqRel);
+                self.state.changes.fetch_max(self.last, Ordering::AcqRel);
             }
             (Durability::Soon, Some(syncer)) => {
                 self.unsynced = true;
-                syncer.wake(committed);
+                syncer.wake(self.last);
             }
             _ => {}
         }
-        // The listener is asked after the commit: one that begins to listen later reads what was committed.
-        if let Some(listener) = self.state.listener.get().filter(|it| last > before && it.listens())
-        {
-            listener.committed(committed::told_of(&self.db, self.db.take_notes(), last - before));
+        // Whoever is told is asked after the commit: one that begins to listen later reads what was committed.
+        if let Some(told) = self.state.told.get().filter(|_| noted.last.is_some()) {
+            told(&self.db, noted.texts);
         }
         synced
     }

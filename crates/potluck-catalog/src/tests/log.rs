@@ -13,7 +13,6 @@ use crate::log::{
     apply, changes,
     export::{self, CatalogSnapshot},
     log_position::{Advance, LogCopy, Position},
-    notes,
     records::Record,
     replay::Replay,
     restored,
@@ -28,7 +27,7 @@ use crate::operations::names::{self, attributes, directories, links};
 use crate::operations::{self, GroupEdit, members::NewMember, upkeep::reaping};
 use crate::policies::{conversions, policy_changes};
 use crate::pool_records::{
-    donors, meta, sessions,
+    donors, meta, notes, sessions,
     spaces::{self, NewSpace},
     stored_donor::{Goal, StoredDonor},
 };
@@ -72,7 +71,7 @@ impl Target {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("catalog.db");
-        engine::create(&file, "test pool").expect("created");
+        meta::create(&file, "test pool").expect("created");
         let db = engine::open_existing(&file).expect("opened");
         Self { _dir: dir, db, replay: Replay::default() }
     }

@@ -5,7 +5,8 @@ use crate::checkpoints::{
     open_checkpoint::OpenCheckpoint,
 };
 use crate::error::Error;
-use crate::log::{apply, notes, records::Record};
+use crate::log::{apply, records::Record};
+use crate::pool_records::notes;
 use crate::sql::Tx;
 use potluck_core::checkpoint::{CheckpointId, StagedPlace};
 use potluck_core::path::PoolPath;

@@ -13,13 +13,13 @@ use crate::history::{
     kept_entry::KeptEntry,
     kept_rows::{self, HistoryRow},
 };
-use crate::log::{apply, changes, notes, records::Record};
+use crate::log::{apply, changes, records::Record};
 use crate::names::{
     dir_policies,
     entries::{self, DirId, EntryPlace},
     entry_moves,
 };
-use crate::pool_records::meta::Counter;
+use crate::pool_records::{meta::Counter, notes};
 use crate::sql::Tx;
 use crate::when::{WhatIsKept, When};
 use potluck_core::ids::VersionId;

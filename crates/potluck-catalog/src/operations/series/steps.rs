@@ -4,13 +4,14 @@
 
 use crate::error::Error;
 use crate::history::kept_rows;
-use crate::log::{apply, notes, records::Record};
+use crate::log::{apply, records::Record};
 use crate::names::{
     dir_policies,
     entries::{self, DirId, EntryPlace, split},
     walk::{Walk, What},
 };
 use crate::operations::{checkpoints::staging, names};
+use crate::pool_records::notes;
 use crate::sql::{Tx, params};
 use crate::when::When;
 use potluck_core::attributes::FileTime;

@@ -13,7 +13,7 @@ const COMMITS: i64 = 500;
 fn the_log_stays_short_while_commits_come_without_a_pause_and_loses_none() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("catalog.db");
-    create(&path, "test pool").expect("made");
+    create(&path, |_| Ok(())).expect("made");
     let mut db = open_existing(&path).expect("opened");
     let mover = LogMover::start(&path, &mut db, LONG).expect("started");
     db.execute_batch("CREATE TABLE filled (bytes BLOB)").expect("made");

@@ -2,10 +2,10 @@
 
 use super::{Target, base, changes_after};
 use crate::fixture::{Fixture, new_space, path};
-use crate::log::{changes, notes};
+use crate::log::changes;
 use crate::operations;
 use crate::pool_records::{
-    meta,
+    meta, notes,
     sessions::{self, StoredSession},
     spaces,
 };

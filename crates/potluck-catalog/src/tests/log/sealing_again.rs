@@ -10,7 +10,7 @@ use potluck_core::recipe::{self, Entry};
 fn sealed_lab() -> Fixture {
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path().join("catalog.db");
-    engine::create(&at, "test pool").expect("created");
+    meta::create(&at, "test pool").expect("created");
     let db = engine::open_existing(&at).expect("opened");
     let key = Some(SpaceKey::from_bytes([1; 32]));
     operations::spaces::create(&db, &new_space("lab", Policy::default(), key), 0).expect("a space");
