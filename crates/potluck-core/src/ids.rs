@@ -54,6 +54,10 @@ numeric_id!(
     Incarnation(u64)
 );
 
+/// The number of a failure domain: donors of one domain fail together. The pool says which they are, and copies are
+/// placed, written and judged by that alone.
+pub type Domain = u32;
+
 /// A number that stands for a chunk that the catalog knows: shorter than its name, for code that remembers millions of
 /// chunks. The chunk has it as long as it is known. Only the catalog makes it and looks into it; all others use it only
 /// as a place in an order, after which the next page begins.

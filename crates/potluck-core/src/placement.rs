@@ -2,15 +2,14 @@
 //!
 //! The greedy space fit (docs/papers.md, FreeLoader): sort the donors by free space, stripe over the top `width` as far
 //! as the smallest of them allows, re-sort, and repeat for the overflow, with a smaller width when fewer have room.
-//! Four things are added. Copies lie on distinct donors, and in distinct domains where there are enough: by label or
-//! else machine, by labels alone where machines are too few, and in as many labels as there are where those are too few
-//! as well. A section stops early where going on would leave the rest without enough distinct donors, so a refusal
+//! Four things are added. Copies lie on distinct donors, and in distinct domains, or in as many domains as there are
+//! where those are too few. A section stops early where going on would leave the rest without enough distinct donors, so a refusal
 //! means that no placement exists. Donors that have as much room as all others together are in every slot, where no
 //! domain is lost by that, so that what fits does not depend on the sizes of the files. Near ties in space go to the less loaded donor (docs/papers.md, CEFT).
 
 mod fit;
 
-use crate::ids::DonorId;
+use crate::ids::{Domain, DonorId};
 use crate::size::count;
 use crate::size::format_size;
 use fit::{Fit, turns};
@@ -26,12 +25,8 @@ pub struct Candidate {
     pub free: u64,
     /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
-    /// The label that the donor's owner gave it: donors with one label fail together, and a donor without one counts
-    /// as apart from all others.
-    pub label: Option<String>,
-    /// The machine that the donor seems to run on. Donors without a label count as failing together with their
-    /// machine, where there are enough machines.
-    pub host: Option<String>,
+    /// The donor's failure domain.
+    pub domain: Domain,
 }
 
 /// The slots to be placed. A slot is a number of chunks of one length that must be on distinct donors: the copies of
@@ -237,16 +232,5 @@ impl Plan {
     /// Returns every donor that the plan names, those without a chunk yet included.
     pub fn donors(&self) -> BTreeSet<DonorId> {
         self.sections.iter().flat_map(|section| &section.donors).copied().collect()
-    }
-
-    /// Returns whether no two copies of a chunk lie in one domain; unknown domains count as apart.
-    pub fn is_apart<'a>(&self, domain: impl Fn(DonorId) -> Option<&'a str>) -> bool {
-        self.sections.iter().all(|section| {
-            let slots = section.chunks.min(section.donors.len() as u64);
-            (0..slots).all(|chunk| {
-                let mut seen = BTreeSet::new();
-                section.slot(chunk, self.copies).filter_map(&domain).all(|own| seen.insert(own))
-            })
-        })
     }
 }

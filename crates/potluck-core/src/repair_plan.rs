@@ -1,18 +1,15 @@
 //! Repair: how safe a unit of redundancy is, which chunks it lacks, which donor makes them, and at which rate.
 //!
-//! A *unit* is a set of shards that live and die together: `need` of its `shards` give everything back. A group of an
-//! erasure-coded file is one (its data chunks of its data and parity chunks), and so is a chunk of which n copies are
-//! asked (1 of n equal shards). Donors fail together with their *domain*: the donors that their owners say fail
-//! together, else each donor by itself. A unit is therefore as safe as the largest *matching* of its shards to distinct
-//! domains, however many copies there are (promise D3: matching, not counting).
+//! A *unit* is a set of shards that live and die together: `need` of its `shards` give everything back. A group of
+//! an erasure-coded file is one (its data chunks of its data and parity chunks), and so is a chunk of which n
+//! copies are asked (1 of n equal shards). Donors of one *domain* fail together. A unit is therefore as safe as the
+//! largest *matching* of its shards to distinct domains, however many copies there are (promise D3: matching, not
+//! counting).
 
 use crate::clock::Tick;
-use crate::ids::DonorId;
+use crate::ids::{Domain, DonorId};
 use crate::matching;
 use std::collections::BTreeSet;
-
-/// The number of a failure domain, as the caller of [`judge`] gives it: donors of one domain fail together.
-pub type Domain = u32;
 
 /// The worth of a copy to its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

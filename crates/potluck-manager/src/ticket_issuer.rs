@@ -91,7 +91,7 @@ impl TicketIssuer {
             addresses: contact.addresses,
             live: contact.live,
             load: contact.load,
-            domain: contact.label,
+            domain: contact.domain,
         }
     }
 }

@@ -8,18 +8,21 @@ use super::receipts::ReceiptSigner;
 use super::record::DonorRecord;
 use super::twins::Twins;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::ids::{Domain, DonorId, Incarnation};
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, Heartbeat};
 use potluck_wire::ticket::Secret;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
 pub struct DonorTable {
     pub(crate) all: BTreeMap<DonorId, KnownDonor>,
+    /// The failure domain of each donor, once asked for; emptied whenever a donor comes, goes or says another label.
+    pub(crate) domains: OnceCell<BTreeMap<DonorId, Domain>>,
     /// The time at which this manager began to listen.
     pub(crate) started: Tick,
 }
@@ -99,8 +102,8 @@ pub struct DonorContact {
     pub live: bool,
     /// The donor's load as a score from 0 (idle) to 1 ([`Load::score`]).
     pub load: f32,
-    /// The label that its owner gave it: donors with one label fail together.
-    pub label: Option<String>,
+    /// The donor's failure domain.
+    pub domain: Domain,
     /// The key and incarnation that sign the donor's receipts, once it registered.
     pub signer: Option<ReceiptSigner>,
 }

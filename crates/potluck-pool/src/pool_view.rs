@@ -1,8 +1,8 @@
 //! Donors as a scan sees them at one moment: what the copies of each are worth, and which of them leave.
 
 use potluck_core::chunk::{ChunkName, PARTS};
-use potluck_core::ids::{DonorId, VersionId};
-use potluck_core::repair_plan::{Copy, Domain, Worth};
+use potluck_core::ids::{Domain, DonorId, VersionId};
+use potluck_core::repair_plan::{Copy, Worth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

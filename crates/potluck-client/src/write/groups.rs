@@ -441,9 +441,7 @@ impl Groups {
     /// chunk of the group come last, and only where no donor of another domain is left.
     fn place_where_held(&mut self, number: u64, targets: &Targets) {
         self.place_if_held(number, |donor, taken| targets.is_apart(donor, taken));
-        if targets.knows_domains() {
-            self.place_if_held(number, |donor, taken| targets.is_fit(donor, taken));
-        }
+        self.place_if_held(number, |donor, taken| targets.is_fit(donor, taken));
     }
 
     fn place_if_held(&mut self, number: u64, fits: impl Fn(&DonorId, &[DonorId]) -> bool) {

@@ -5,7 +5,7 @@
 use crate::donors::Donors;
 use potluck_core::clock::Tick;
 use potluck_core::hedging::overdue;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{Domain, DonorId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
 use potluck_core::rate_estimate::{RateEstimate, choose};
@@ -18,8 +18,7 @@ pub struct Targets {
     donors: Donors,
     plan: Plan,
     usable: BTreeSet<DonorId>,
-    /// The failure domains of donors that fail together with others; most pools name none.
-    domains: HashMap<DonorId, String>,
+    domains: HashMap<DonorId, Domain>,
     failed: BTreeSet<DonorId>,
     /// The usable donors that get nothing until there is another ticket for them.
     awaiting_ticket: BTreeSet<DonorId>,
@@ -76,8 +75,7 @@ impl Targets {
 
     fn learn_domains(&mut self) {
         let access = self.usable.iter().filter_map(|donor| self.donors.access(*donor));
-        self.domains
-            .extend(access.filter_map(|access| Some((access.donor, access.domain.clone()?))));
+        self.domains.extend(access.map(|access| (access.donor, access.domain)));
     }
 
     /// Adds more of the plan. Donors that were given up and are planned again count as usable.
@@ -196,11 +194,6 @@ impl Targets {
         self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, now));
     }
 
-    /// Returns whether any donor has a label, by which it may fail together with others.
-    pub fn knows_domains(&self) -> bool {
-        !self.domains.is_empty()
-    }
-
     /// Returns whether a donor may have a chunk of a group whose other chunks are at the donors `with`: it fails
     /// together with none of them, or no other donor is left that does not.
     pub fn is_fit(&self, donor: &DonorId, with: &[DonorId]) -> bool {
@@ -213,11 +206,9 @@ impl Targets {
         with.iter().all(|other| other == donor || self.domains.get(other) != Some(own))
     }
 
-    /// Returns whether donors have labels and a `free` donor is left that fails together with none of the donors
-    /// `with`.
+    /// Returns whether a `free` donor is left that fails together with none of the donors `with`.
     fn is_any_apart(&self, with: &[DonorId], free: impl Fn(&DonorId) -> bool) -> bool {
-        let mut usable = self.usable.iter();
-        self.knows_domains() && usable.any(|donor| free(donor) && self.is_apart(donor, with))
+        self.usable.iter().any(|donor| free(donor) && self.is_apart(donor, with))
     }
 
     /// Returns the number of usable donors that are `free`.
@@ -268,10 +259,10 @@ mod tests {
 
     const LEN: u32 = 1 << 16;
 
-    /// Makes a session with donors from 1 on that have these labels, for two copies.
-    fn labelled(labels: &[Option<&str>]) -> Targets {
+    /// Makes a session with donors from 1 on that are in these failure domains, for two copies.
+    fn in_domains(domains: &[Domain]) -> Targets {
         let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
-        let access = |(number, label): (u32, &Option<&str>)| DonorAccess {
+        let access = |(number, domain): (u32, &Domain)| DonorAccess {
             donor: DonorId(number),
             name: format!("d{number}"),
             addresses: Addresses::default(),
@@ -279,10 +270,10 @@ mod tests {
             load: 0.0,
             ticket: None,
             incarnation: None,
-            domain: label.map(Into::into),
+            domain: *domain,
         };
-        donors.learn((1..).zip(labels).map(access).collect());
-        let all: Vec<DonorId> = (1..=labels.len() as u32).map(DonorId).collect();
+        donors.learn((1..).zip(domains).map(access).collect());
+        let all: Vec<DonorId> = (1..=domains.len() as u32).map(DonorId).collect();
         let section = Section { donors: all, chunks: 1, bytes: LEN.into() };
         Targets::new(donors, Plan { sections: vec![section], copies: 2, chunk_size: LEN })
     }
@@ -303,8 +294,8 @@ mod tests {
 
     #[test]
     fn a_copy_waits_for_a_busy_donor_of_another_domain_and_shares_one_only_when_none_is_left() {
-        let mut targets = labelled(&[Some("a"), Some("a"), Some("b"), Some("b")]);
-        assert_eq!(second(&targets), Some(DonorId(3)), "2 is planned, and of one room");
+        let mut targets = in_domains(&[1, 1, 2, 2]);
+        assert_eq!(second(&targets), Some(DonorId(3)), "2 is planned, and fails with 1");
         busy(&targets, 3);
         assert_eq!(second(&targets), Some(DonorId(4)));
         busy(&targets, 4);
@@ -319,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_copy_waits_for_a_busy_donor_of_its_section_and_goes_elsewhere_only_when_none_is_left() {
-        let mut targets = labelled(&[None, None, None]);
+        let mut targets = in_domains(&[1, 2, 3]);
         let [one, two, three] = [1, 2, 3].map(DonorId);
         let section = |donors: [DonorId; 2]| Section { donors: donors.into(), chunks: 1, bytes: 1 };
         targets.plan.sections = vec![section([one, two]), section([one, three])];
@@ -330,8 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn donors_without_a_label_are_apart_from_all() {
-        let targets = labelled(&[None, Some("a"), None]);
+    fn a_copy_waits_for_no_busy_donor_where_another_domain_is_free() {
+        let targets = in_domains(&[1, 2, 3]);
         assert_eq!(second(&targets), Some(DonorId(2)));
         busy(&targets, 2);
         assert_eq!(second(&targets), Some(DonorId(3)), "nobody is waited for");

@@ -4,22 +4,13 @@ use super::{Candidate, PlacementRequest, Refusal};
 use crate::ids::DonorId;
 use std::collections::HashMap;
 
-/// The number of chunks that a donor can still take, and the domains that it fails with.
+/// The number of chunks that a donor can still take, and the domain that it fails with.
 struct Room {
     donor: DonorId,
     chunks: u64,
     load: f32,
-    /// The donor's failure domains, one for each rule of [`Apart`]: donors with one number fail together.
-    domains: [usize; 2],
-}
-
-/// The rule by which donors are taken to fail together.
-#[derive(Clone, Copy)]
-enum Apart {
-    /// Donors with one label fail together; of the donors without a label, those on one machine do.
-    ByMachine,
-    /// Donors with one label fail together. Safety is judged by this rule.
-    ByLabel,
+    /// The donor's failure domain, counted from 0: the place of its first donor among all of them.
+    domain: usize,
 }
 
 /// Room is scarce where it is for fewer files than this, each as large as what is placed.
@@ -28,12 +19,10 @@ const SCARCE: u64 = 64;
 /// A way to choose a stripe.
 #[derive(Clone, Copy)]
 enum Way {
-    /// Copies are apart by [`Apart::ByMachine`].
-    ByMachine,
-    /// Copies are apart by [`Apart::ByLabel`].
-    ByLabel,
-    /// Copies have as many labels as there are.
-    MostLabels,
+    /// No two copies are in one domain.
+    Apart,
+    /// Copies are in as many domains as there are.
+    MostDomains,
     /// The donors with most room.
     Plain,
 }
@@ -71,17 +60,12 @@ impl Fit {
             a.donor.cmp(&b.donor).then(a.free.cmp(&b.free)).then(a.load.total_cmp(&b.load))
         });
         sorted.dedup_by_key(|candidate| candidate.donor);
-        let (mut machines, mut labels) = (HashMap::new(), HashMap::new());
-        let rooms = sorted.iter().enumerate().map(|(own, candidate)| {
-            let (label, host) = (candidate.label.as_ref(), candidate.host.as_ref());
-            let machine = label.or(host).map(|name| *machines.entry(name).or_insert(own));
-            let label = label.map(|name| *labels.entry(name).or_insert(own));
-            Room {
-                donor: candidate.donor,
-                chunks: candidate.free / unit,
-                load: candidate.load,
-                domains: [machine.unwrap_or(own), label.unwrap_or(own)],
-            }
+        let mut domains = HashMap::new();
+        let rooms = sorted.iter().enumerate().map(|(own, candidate)| Room {
+            donor: candidate.donor,
+            chunks: candidate.free / unit,
+            load: candidate.load,
+            domain: *domains.entry(candidate.domain).or_insert(own),
         });
         let rooms = rooms.filter(|room| room.chunks > 0).collect();
         Self {
@@ -165,7 +149,7 @@ impl Fit {
     fn widest(&mut self) -> (Option<Way>, Vec<usize>, u64) {
         self.width = self.width.min(self.rooms.len());
         loop {
-            for way in [Way::ByMachine, Way::ByLabel, Way::MostLabels, Way::Plain] {
+            for way in [Way::Apart, Way::MostDomains, Way::Plain] {
                 let Some(stripe) = self.stripe_by(way, self.width) else { continue };
                 let chunks = self.most_chunks(&stripe, self.left);
                 let chunks = self.whole_turns(chunks, stripe.len());
@@ -185,9 +169,8 @@ impl Fit {
 
     fn stripe_by(&self, way: Way, width: usize) -> Option<Vec<usize>> {
         match way {
-            Way::ByMachine => self.apart(Apart::ByMachine, width),
-            Way::ByLabel => self.apart(Apart::ByLabel, width),
-            Way::MostLabels => self.spread(width),
+            Way::Apart => self.apart(width),
+            Way::MostDomains => self.spread(width),
             Way::Plain => Some((0..width).collect()),
         }
     }
@@ -261,18 +244,18 @@ impl Fit {
 
     /// Returns the widest stripe in which no slot has two copies in one domain, if there are enough domains: a
     /// narrower stripe costs speed once, a shared domain costs the file.
-    fn apart(&self, apart: Apart, width: usize) -> Option<Vec<usize>> {
+    fn apart(&self, width: usize) -> Option<Vec<usize>> {
         if self.copies == 1 {
             return None;
         }
         (self.copies..=width).rev().find_map(|width| {
-            let stripe = self.interleave(self.few_per_domain(width, apart)?, apart);
-            (self.least_domains(&stripe, apart) == self.copies).then_some(stripe)
+            let stripe = self.interleave(self.few_per_domain(width)?);
+            (self.least_domains(&stripe) == self.copies).then_some(stripe)
         })
     }
 
-    /// Returns a stripe for labels that are too few to keep copies apart: every slot has copies under as many labels
-    /// as can be, and the stripe is as wide as allowed or else one slot wide.
+    /// Returns a stripe for domains that are too few to keep copies apart: every slot has copies in as many domains as
+    /// can be, and the stripe is as wide as allowed or else one slot wide.
     fn spread(&self, width: usize) -> Option<Vec<usize>> {
         if self.copies == 1 {
             return None;
@@ -282,29 +265,29 @@ impl Fit {
         let mut seen = vec![0_usize; self.donors];
         let mut evenly: Vec<(usize, usize)> = Vec::with_capacity(self.rooms.len());
         for (at, room) in self.rooms.iter().enumerate().filter(|(_, room)| room.chunks >= turn) {
-            let seen = &mut seen[room.domains[Apart::ByLabel as usize]];
+            let seen = &mut seen[room.domain];
             evenly.push((*seen, at));
             *seen += 1;
         }
         evenly.sort_unstable();
-        let labels = evenly.iter().filter(|(nth, _)| *nth == 0).count();
-        if labels == evenly.len() {
+        let domains = evenly.iter().filter(|(nth, _)| *nth == 0).count();
+        if domains == evenly.len() {
             return None; // there is none to spread over
         }
         [width, self.copies].into_iter().filter(|width| *width <= evenly.len()).find_map(|width| {
             let mut donors: Vec<usize> = evenly[..width].iter().map(|(_, at)| *at).collect();
             donors.sort_unstable();
-            let stripe = self.interleave(donors, Apart::ByLabel);
-            let least = self.least_domains(&stripe, Apart::ByLabel);
-            (least == labels.min(self.copies)).then_some(stripe)
+            let stripe = self.interleave(donors);
+            let least = self.least_domains(&stripe);
+            (least == domains.min(self.copies)).then_some(stripe)
         })
     }
 
     /// Returns the best `width` donors with at most as many of one domain as can be kept apart.
-    fn few_per_domain(&self, width: usize, apart: Apart) -> Option<Vec<usize>> {
+    fn few_per_domain(&self, width: usize) -> Option<Vec<usize>> {
         let mut taken = vec![0; self.donors];
         let chosen = |room: &usize| {
-            let count: &mut usize = &mut taken[self.domain(*room, apart)];
+            let count: &mut usize = &mut taken[self.rooms[*room].domain];
             *count += 1;
             *count <= width / self.copies
         };
@@ -312,14 +295,10 @@ impl Fit {
         (stripe.len() == width).then_some(stripe)
     }
 
-    fn domain(&self, room: usize, apart: Apart) -> usize {
-        self.rooms[room].domains[apart as usize]
-    }
-
     /// Orders donors so that those of one domain are far from each other: always the domain with
     /// most left among those used least for the last copies.
-    fn interleave(&self, mut donors: Vec<usize>, apart: Apart) -> Vec<usize> {
-        let domain = |room: usize| self.domain(room, apart);
+    fn interleave(&self, mut donors: Vec<usize>) -> Vec<usize> {
+        let domain = |room: usize| self.rooms[room].domain;
         let mut left = vec![0_usize; self.donors];
         donors.iter().for_each(|room| left[domain(*room)] += 1);
         let mut recent = vec![0_usize; self.donors];
@@ -342,8 +321,8 @@ impl Fit {
     }
 
     /// Counts the domains of each slot's copies and returns the smallest number.
-    fn least_domains(&self, stripe: &[usize], apart: Apart) -> usize {
-        let domain = |position: usize| self.domain(stripe[position % stripe.len()], apart);
+    fn least_domains(&self, stripe: &[usize]) -> usize {
+        let domain = |position: usize| self.rooms[stripe[position % stripe.len()]].domain;
         let is_first = |at: usize, copy: usize| {
             (0..copy).all(|earlier| domain(at + earlier) != domain(at + copy))
         };

@@ -1,6 +1,6 @@
 //! Plans for files: distinct donors and domains, room, width, and what is refused.
 
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{Domain, DonorId};
 use potluck_core::placement::{Candidate, PlacementRequest, Plan, Refusal, plan, room};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MIB: u64 = 1 << 20;
 
 fn candidate(id: u32, free: u64) -> Candidate {
-    Candidate { donor: DonorId(id), free, load: 0.0, label: None, host: None }
+    Candidate { donor: DonorId(id), free, load: 0.0, domain: id }
 }
 
 fn frees(frees: &[u64]) -> Vec<Candidate> {
@@ -32,6 +32,13 @@ fn tally(plan: &Plan, bytes: u64) -> BTreeMap<DonorId, u64> {
     sums
 }
 
+/// Returns the failure domains of the donors of a chunk.
+fn domains_of(plan: &Plan, pool: &[Candidate], chunk: u64) -> BTreeSet<Domain> {
+    let slot = plan.slot(chunk).expect("a planned chunk");
+    let of = |candidate: &&Candidate| slot.contains(&candidate.donor);
+    pool.iter().filter(of).map(|candidate| candidate.domain).collect()
+}
+
 /// Returns whether `chunks` chunks fit, each on `copies` donors, by trying everything.
 fn placeable(rooms: &mut Vec<u64>, chunks: u64, copies: usize) -> bool {
     if chunks == 0 {
@@ -50,17 +57,14 @@ fn placeable(rooms: &mut Vec<u64>, chunks: u64, copies: usize) -> bool {
 }
 
 fn pool() -> impl Strategy<Value = Vec<Candidate>> {
-    let label = prop::option::of(0..4_u8).prop_map(|room| room.map(|room| format!("room{room}")));
-    let host = prop::option::of(0..4_u8).prop_map(|host| host.map(|host| format!("host{host}")));
-    prop::collection::vec((0..60_u64, 0..4_u8, label, host), 0..12).prop_map(|donors| {
+    prop::collection::vec((0..60_u64, 0..4_u8, 0..8_u32), 0..12).prop_map(|donors| {
         let donors = donors.into_iter().zip(1..);
         donors
-            .map(|((free, load, label, host), id)| Candidate {
+            .map(|((free, load, domain), id)| Candidate {
                 donor: DonorId(id),
                 free: free * 10 + u64::from(load),
                 load: f32::from(load) / 4.0,
-                label,
-                host,
+                domain,
             })
             .collect()
     })
@@ -175,15 +179,12 @@ proptest! {
     fn it_refuses_only_what_cannot_be_placed(
         rooms in prop::collection::vec(0..5_u64, 1..6), chunks in 1..8_u64,
         width in 1..6_u32, copies in 1..4_u32,
-        loads in prop::collection::vec(0..3_u8, 6), hosts in prop::collection::vec(0..3_u8, 6),
-        rooms_of in prop::collection::vec(prop::option::of(0..3_u8), 6), labelled: bool,
+        loads in prop::collection::vec(0..3_u8, 6), domains in prop::collection::vec(0..4_u32, 6),
     ) {
         let mut pool = frees(&rooms);
-        let said = loads.iter().zip(&hosts).zip(&rooms_of);
-        for (candidate, ((load, host), room)) in pool.iter_mut().zip(said) {
+        for (candidate, (load, domain)) in pool.iter_mut().zip(loads.iter().zip(&domains)) {
             candidate.load = f32::from(*load);
-            candidate.host = labelled.then(|| host.to_string());
-            candidate.label = room.map(|room| format!("room{room}"));
+            candidate.domain = *domain;
         }
         let answer = plan(&pool, &request(chunks, 1, width, copies));
         let possible = placeable(&mut rooms.clone(), chunks, copies as usize);
@@ -214,40 +215,33 @@ proptest! {
     }
 
     #[test]
-    fn enough_labelled_hosts_keep_copies_apart(
-        hosts in 3..6_u32, each in 1..4_u32, copies in 1..4_u32, width in 1..9_u32,
+    fn enough_domains_keep_copies_apart(
+        domains in 3..6_u32, each in 1..4_u32, copies in 1..4_u32, width in 1..9_u32,
         chunks in 0..50_u64,
     ) {
-        let host = |id: u32| format!("host{}", id % hosts);
-        let pool: Vec<Candidate> = (0..hosts * each)
-            .map(|id| Candidate { host: Some(host(id)), ..candidate(id, 1000) })
+        let pool: Vec<Candidate> = (0..domains * each)
+            .map(|id| Candidate { domain: id % domains, ..candidate(id, 1000) })
             .collect();
         let plan = plan(&pool, &request(chunks, 1, width, copies)).expect("ample space");
-        let labels: Vec<String> = (0..hosts * each).map(host).collect();
-        prop_assert!(plan.is_apart(|donor| Some(&labels[donor.0 as usize])));
+        for chunk in 0..plan.chunks() {
+            prop_assert_eq!(domains_of(&plan, &pool, chunk).len(), copies as usize);
+        }
     }
 
     #[test]
-    fn copies_are_under_as_many_labels_as_there_are_wherever_their_donors_run(
-        rooms in prop::collection::vec(prop::option::of(0..3_u8), 1..10), hosts in 1..4_u32,
-        copies in 1..6_u32, width in 1..9_u32, chunks in 1..50_u64,
+    fn copies_are_in_as_many_domains_as_there_are(
+        domains in prop::collection::vec(0..6_u32, 1..10), copies in 1..6_u32, width in 1..9_u32, chunks in 1..50_u64,
     ) {
-        let label = |id: u32| rooms[id as usize].map(|room| format!("room{room}"));
-        let pool: Vec<Candidate> = (0..rooms.len() as u32)
-            .map(|id| {
-                let host = Some(format!("host{}", id % hosts));
-                Candidate { label: label(id), host, ..candidate(id, 1000) }
-            })
-            .collect();
+        let donors = domains.iter().zip(0..);
+        let pool: Vec<Candidate> =
+            donors.map(|(domain, id)| Candidate { domain: *domain, ..candidate(id, 1000) }).collect();
         let Ok(plan) = plan(&pool, &request(chunks, 1, width, copies)) else {
-            prop_assert!(rooms.len() < copies as usize);
+            prop_assert!(domains.len() < copies as usize);
             return Ok(());
         };
-        let domain = |id: u32| label(id).unwrap_or_else(|| format!("donor{id}"));
-        let all: BTreeSet<String> = (0..rooms.len() as u32).map(domain).collect();
+        let all: BTreeSet<Domain> = domains.into_iter().collect();
         for chunk in 0..chunks {
-            let slot = plan.slot(chunk).expect("a planned chunk");
-            let seen: BTreeSet<String> = slot.iter().map(|donor| domain(donor.0)).collect();
+            let seen = domains_of(&plan, &pool, chunk);
             prop_assert_eq!(seen.len(), all.len().min(copies as usize), "{:?}", plan);
         }
     }
@@ -279,15 +273,13 @@ fn overflow_goes_to_the_next_donors_and_the_width_shrinks_last() {
 }
 
 #[test]
-fn four_copies_on_one_machine_are_apart_by_label() {
-    let rooms = [Some("a"), None, Some("a"), Some("a"), Some("b"), Some("b"), None, None, None];
+fn four_copies_are_apart_in_unequal_domains() {
     let mut pool = frees(&[1000; 9]);
-    for (candidate, room) in pool.iter_mut().zip(rooms) {
-        candidate.label = room.map(Into::into);
-        candidate.host = Some("127.0.0.1".into());
+    for (candidate, domain) in pool.iter_mut().zip([1, 2, 1, 1, 3, 3, 4, 5, 6]) {
+        candidate.domain = domain;
     }
     let plan = plan(&pool, &request(100, 1, 8, 4)).expect("ample space");
-    assert!(plan.is_apart(|donor| rooms[donor.0 as usize - 1]), "{plan:?}");
+    assert!((0..100).all(|chunk| domains_of(&plan, &pool, chunk).len() == 4), "{plan:?}");
     assert_eq!(plan.donors().len(), 8, "as wide as was asked for");
 }
 
@@ -331,9 +323,9 @@ fn a_thousand_donors_and_ten_million_chunks_take_few_sections() {
     let free = |id: u64| (1 + id * 7919 % 1000) * (40 << 20);
     let mut pool: Vec<Candidate> = (0..1000).map(|id| candidate(id as u32, free(id))).collect();
     let room: u64 = pool.iter().map(|candidate| candidate.free).sum();
-    for (copies, hosts) in [(1, None), (3, None), (3, Some(2)), (3, Some(40))] {
-        for (id, candidate) in pool.iter_mut().enumerate() {
-            candidate.host = hosts.map(|hosts| format!("host{}", id * 31 % hosts));
+    for (copies, domains) in [(1, 1000), (3, 1000), (3, 2), (3, 40)] {
+        for (id, candidate) in (0..).zip(&mut pool) {
+            candidate.domain = id * 31 % domains;
         }
         // The request is for all that fits, in small chunks.
         let bytes = room / u64::from(copies) / 2048 * 2048 - 1000 * 2048;

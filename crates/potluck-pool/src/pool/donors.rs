@@ -38,6 +38,7 @@ pub struct UnknownArrivals {
 impl Pool {
     /// Adds a member that lends disk; a donor that another donor invited is on that one's machine.
     pub fn add_donor(&mut self, donor: DonorId, name: &str, invited_by: Option<DonorId>) {
+        self.donors.domains.take();
         let added = self.donors.all.entry(donor).or_default();
         (added.name, added.machine) = (name.into(), invited_by);
         self.losses.watch(donor);
@@ -50,6 +51,7 @@ impl Pool {
 
     /// Takes over the record of a donor from before this manager's start.
     pub fn recall(&mut self, donor: DonorId, record: DonorRecord) {
+        self.donors.domains.take();
         if let Some(donor) = self.donors.all.get_mut(&donor) {
             donor.record = record;
         }
@@ -70,6 +72,7 @@ impl Pool {
 
     /// Removes a donor from the pool.
     pub fn remove_donor(&mut self, donor: DonorId) {
+        self.donors.domains.take();
         self.donors.all.remove(&donor);
         self.losses.note(donor);
         self.expected.forget(donor);
@@ -96,6 +99,7 @@ impl Pool {
     ) -> Enlisted {
         let live = self.donors.is_live(id, now, &self.limits);
         self.losses.watch(id);
+        self.donors.domains.take();
         let donor = self.donors.all.entry(id).or_default();
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);
@@ -244,7 +248,7 @@ impl Pool {
                 .unwrap_or_default(),
             live: self.donors.is_live(id, now, &self.limits),
             load: registration.map_or(0.0, |registration| registration.load.score()),
-            label: donor.record.label.clone(),
+            domain: self.domains()[&id],
             signer: self.donors.signer(id),
         })
     }
@@ -302,8 +306,7 @@ impl Pool {
                     donor: id,
                     free: self.free_in_chunks(id, chunk_size),
                     load: registration.load.score(),
-                    label: donor.record.label.clone(),
-                    host: registration.addresses.first().map(|address| address.host().to_owned()),
+                    domain: self.domains()[&id],
                 })
             })
             .collect()

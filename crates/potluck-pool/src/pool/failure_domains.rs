@@ -2,28 +2,27 @@
 
 use super::Pool;
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
-use potluck_core::repair_plan::Domain;
+use potluck_core::ids::{Domain, DonorId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
-    /// Returns the failure domain of each donor. Machines with one label share a domain, and a machine without a label
-    /// has its own; the label of a machine is that of its first donor.
-    pub(super) fn domains(&self) -> BTreeMap<DonorId, Domain> {
-        let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
-        let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();
-        let mut domains = BTreeMap::new();
-        for (number, (id, donor)) in (1..).zip(self.donors.iter()) {
-            // A machine fails as one, whatever its donors say: they all speak for one owner.
-            let machine = self.donors.machine(id);
-            let first = self.donors.get(machine).unwrap_or(donor);
-            let own = match &first.record.label {
-                Some(label) => *labels.entry(label).or_insert(number),
-                None => *machines.entry(machine).or_insert(number),
-            };
-            domains.insert(id, own);
-        }
-        domains
+    /// Returns the failure domain of each donor, which has the number of its first machine. Machines with one label share
+    /// a domain, and a machine without a label has its own; the label of a machine is that of its first donor.
+    pub(super) fn domains(&self) -> &BTreeMap<DonorId, Domain> {
+        self.donors.domains.get_or_init(|| {
+            let mut labels = BTreeMap::<&str, Domain>::new();
+            let (mut machines, mut domains) = (BTreeMap::new(), BTreeMap::new());
+            for (id, donor) in self.donors.iter() {
+                // A machine fails as one, whatever its donors say: they all speak for one owner.
+                let machine = self.donors.machine(id);
+                let own = machines.entry(machine).or_insert_with(|| match &donor.record.label {
+                    Some(label) => *labels.entry(label).or_insert(machine.0),
+                    None => machine.0,
+                });
+                domains.insert(id, *own);
+            }
+            domains
+        })
     }
 
     /// Returns how many machines take copies now, those counted as one that fail together.
@@ -36,7 +35,7 @@ impl Pool {
     pub fn has_room_for_second_copies(&self, bytes: u64, now: Tick) -> bool {
         let (mut held, mut free) = (BTreeMap::<Domain, u64>::new(), BTreeMap::<Domain, u64>::new());
         for (id, domain) in self.domains() {
-            *held.entry(domain).or_default() += self.held(id);
+            *held.entry(*domain).or_default() += self.held(*id);
         }
         for taker in self.takers(now) {
             *free.entry(taker.domain).or_default() += taker.free;

@@ -9,7 +9,7 @@ use crate::donor_table::DonorContact;
 use crate::pool::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::{Domain, DonorId, VersionId};
 use potluck_core::policy::AckLevel;
 use potluck_core::repair_plan::{Helper, NoTarget, by_burden, target};
 use potluck_wire::control::{Shard, Source, Work};
@@ -217,7 +217,7 @@ impl Pool {
         &self,
         unit: (VersionId, u32, bool),
         takers: &[Helper],
-    ) -> Vec<(DonorId, potluck_core::repair_plan::Domain)> {
+    ) -> Vec<(DonorId, Domain)> {
         let Some(makers) = self.repairs.makers.get(&unit) else { return Vec::new() };
         takers
             .iter()

@@ -2,8 +2,7 @@
 
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{DonorId, VersionId};
-use potluck_core::repair_plan::Domain;
+use potluck_core::ids::{Domain, DonorId, VersionId};
 
 /// A unit that lacks something.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use super::layout::Version;
 use super::layout::{Layout, Unit};
 use crate::PoolView;
 use potluck_core::chunk::ChunkKind;
-use potluck_core::ids::VersionId;
-use potluck_core::repair_plan::{Copy, Domain, Judged};
+use potluck_core::ids::{Domain, VersionId};
+use potluck_core::repair_plan::{Copy, Judged};
 use potluck_wire::control::MetadataHealth;
 use std::collections::BTreeSet;
 

@@ -2,8 +2,7 @@
 
 use super::job::{Make, RepairJob, ShardAt};
 use crate::{DonorView, PoolView};
-use potluck_core::ids::DonorId;
-use potluck_core::repair_plan::Domain;
+use potluck_core::ids::{Domain, DonorId};
 
 /// Donors that took copies when the scan began, with the room that is left for more.
 #[derive(Debug, Default)]

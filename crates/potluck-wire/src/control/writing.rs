@@ -11,11 +11,11 @@ use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
-use potluck_core::ids::DonorId;
 use potluck_core::ids::Incarnation;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::SpaceId;
 use potluck_core::ids::VersionId;
+use potluck_core::ids::{Domain, DonorId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
@@ -122,10 +122,8 @@ pub struct DonorAccess {
     /// The incarnation of the donor; receipts of earlier ones count for nothing. It is absent whenever the ticket is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
-    /// The label of the donor's failure domain: donors with one label fail together, and a donor without one is apart
-    /// from all others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
+    /// The donor's failure domain.
+    pub domain: Domain,
 }
 
 /// Asks which of these chunks the pool holds already. The call keeps the session alive, and protects the chunks from

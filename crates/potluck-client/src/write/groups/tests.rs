@@ -5,6 +5,7 @@ use super::*;
 use crate::buffer::Buffers;
 use crate::donors::Donors;
 use potluck_core::entropy::SeededEntropy;
+use potluck_core::ids::Domain;
 use potluck_core::placement::{Plan, Section};
 use potluck_core::policy::AckLevel;
 use potluck_wire::addresses::Addresses;
@@ -26,17 +27,17 @@ fn copied(copies: u32, mirror: Mirror) -> Policy {
 
 /// Makes a session with the donors 1 to `count`, all of them idle.
 fn targets(count: u32) -> (Targets, Donors) {
-    labelled(count, &[])
+    in_domains(count, &[])
 }
 
-/// Makes a session with the idle donors 1 to `count`, of which those with one label fail together.
-fn labelled(count: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
-    planned(count, count, labels)
+/// Makes a session with the idle donors 1 to `count`, each in a failure domain of its own but for those listed.
+fn in_domains(count: u32, domains: &[(u32, Domain)]) -> (Targets, Donors) {
+    planned(count, count, domains)
 }
 
 /// Makes a session with a plan of `count` donors and so many slots for each group.
-fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
-    let label = |number| labels.iter().find(|(of, _)| *of == number);
+fn planned(count: u32, slots: u32, domains: &[(u32, Domain)]) -> (Targets, Donors) {
+    let domain = |number| domains.iter().find(|(of, _)| *of == number);
     let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
     let access = |number| DonorAccess {
         donor: DonorId(number),
@@ -46,7 +47,7 @@ fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) 
         load: 0.0,
         incarnation: None,
         ticket: Some(Ticket::issue(&Secret::from_bytes([1; 32]), &SeededEntropy::new(1), &[])),
-        domain: label(number).map(|(_, label)| (*label).into()),
+        domain: domain(number).map_or(number, |(_, domain)| *domain),
     };
     donors.learn((1..=count).map(access).collect());
     let section =
@@ -226,8 +227,8 @@ async fn a_chunk_is_sent_for_the_first_time_once_however_many_copies_it_has() {
 
 #[tokio::test]
 async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_group() {
-    let rooms = [(1, "a"), (2, "b"), (7, "a"), (8, "b")];
-    let (mut targets, _donors) = labelled(8, &rooms);
+    let domains = [(7, 1), (8, 2)];
+    let (mut targets, _donors) = in_domains(8, &domains);
     let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
     let sends = place(&mut groups, &targets).expect("enough donors");
@@ -238,11 +239,7 @@ async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_g
         }
     }
     targets.give_up(DonorId(2));
-    assert_eq!(
-        place(&mut groups, &targets),
-        Ok(vec![(name(2), DonorId(8))]),
-        "7 is in the room of 1"
-    );
+    assert_eq!(place(&mut groups, &targets), Ok(vec![(name(2), DonorId(8))]), "7 fails with 1");
     groups.failed(&name(2), DonorId(8));
     targets.give_up(DonorId(8));
     assert_eq!(
@@ -254,9 +251,9 @@ async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_g
 
 #[tokio::test]
 async fn a_chunk_held_in_a_domain_of_its_group_is_sent_elsewhere_if_it_can_be() {
-    let rooms = [(1, "a"), (2, "a")];
+    let domains = [(2, 1)];
     for (count, sent_again) in [(7, 1), (6, 0)] {
-        let (targets, _donors) = labelled(count, &rooms);
+        let (targets, _donors) = in_domains(count, &domains);
         let mut groups = Groups::new(&coded());
         group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
         (1..=6).for_each(|at| groups.held(&name(at), vec![DonorId(at.into())]));
@@ -377,8 +374,8 @@ async fn a_forwarded_chunk_is_sent_by_the_client_when_the_donor_that_forwards_it
 
 #[tokio::test]
 async fn a_late_copy_is_replaced_by_one_of_its_own_domain_or_a_free_one() {
-    let rooms = [(1, "a"), (2, "b"), (3, "a"), (4, "b")];
-    let (mut targets, donors) = planned(4, 2, &rooms);
+    let domains = [(3, 1), (4, 2)];
+    let (mut targets, donors) = planned(4, 2, &domains);
     let mut groups = Groups::new(&copied(2, Mirror::ClientSync));
     chunk(&mut groups, 1).await;
     assert_eq!(place(&mut groups, &targets), Ok(to([1, 2])));
@@ -394,7 +391,7 @@ async fn a_late_copy_is_replaced_by_one_of_its_own_domain_or_a_free_one() {
     });
     let late = Tick::from_secs(60);
     let hedged = groups.hedge(&targets, &name(1), DonorId(1), Tick::ZERO, late);
-    assert_eq!(hedged.map(|send| send.donor), Some(DonorId(3)), "4 is in the room of 2");
+    assert_eq!(hedged.map(|send| send.donor), Some(DonorId(3)), "4 fails with 2");
     targets.give_up(DonorId(4));
     let hedged = groups.hedge(&targets, &name(1), DonorId(2), Tick::ZERO, late);
     assert!(hedged.is_none(), "the only one left has the other copy");
