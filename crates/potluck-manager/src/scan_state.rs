@@ -158,18 +158,31 @@ impl ScanState {
         }
     }
 
-    /// Notes that a file that tolerates so many deaths came into `space`: from now on the space is no safer than that,
-    /// and a scan is to look again.
-    pub fn tolerates_at_most(&self, space: &str, tolerates: u32, now: Tick) {
+    /// Notes versions that were written in `space`, for the next scan to look at. The space is no safer from now on than
+    /// the least safe of them, which `tolerates` so many deaths, and a scan is to look again if that is less than before,
+    /// or if none has seen files in the space.
+    pub fn written_in(
+        &self,
+        space: &str,
+        versions: impl IntoIterator<Item = VersionId>,
+        tolerates: Option<u32>,
+        now: Tick,
+    ) {
+        self.written(versions);
         let mut kept = self.kept();
-        let Some(space) = kept.spaces.get_mut(space) else { return };
+        let ScanMemory { spaces, dirty, .. } = &mut *kept;
+        let space = spaces.get_mut(space);
+        if space.as_ref().is_none_or(|space| space.files == 0) {
+            dirty.get_or_insert(now);
+        }
+        let (Some(space), Some(tolerates)) = (space, tolerates) else { return };
         if space.unreadable > 0 || space.tolerates.is_some_and(|known| known <= tolerates) {
             return;
         }
         let now_at_most = space.tolerates_now.map_or(tolerates, |known| known.min(tolerates));
         (space.tolerates, space.tolerates_now) = (Some(tolerates), Some(now_at_most));
         space.all_in_catalog = false;
-        kept.dirty.get_or_insert(now);
+        dirty.get_or_insert(now);
     }
 
     /// Notes that something changed, and that it is not known which files are concerned: a scan should walk over all.

@@ -37,7 +37,7 @@ impl WriteSessions {
         &self,
         session: SessionId,
         caller: &CallingMember,
-    ) -> Result<(Ticketed, InSession), Failure> {
+    ) -> Result<(Ticketed, SessionGuard), Failure> {
         let member = caller.member()?.member;
         let mut limits: Option<QuotaLimits> = None;
         let ticketed = loop {
@@ -64,14 +64,14 @@ impl WriteSessions {
         &self,
         session: SessionId,
         caller: &CallingMember,
-    ) -> Result<InSession, Failure> {
+    ) -> Result<SessionGuard, Failure> {
         let member = caller.member()?.member;
         self.pool.lock().enter(&session, member, self.time.tick())?;
         Ok(self.guard(session))
     }
 
-    fn guard(&self, session: SessionId) -> InSession {
-        InSession::new(self.pool.clone(), self.time.clone(), session)
+    fn guard(&self, session: SessionId) -> SessionGuard {
+        SessionGuard::new(self.pool.clone(), self.time.clone(), session)
     }
 
     /// Returns the quotas that the files of a space come under.
@@ -84,7 +84,7 @@ impl WriteSessions {
     /// Ends a session; the chunks that it offered are accounted for in the background.
     pub async fn end(&self, session: SessionId) -> Result<(), Error> {
         self.catalog.end_session(session).await?;
-        self.close(session).await
+        self.close(session, false).await
     }
 
     /// Ends a session whose member may not write any more: donors take nothing more of it, either.
@@ -93,17 +93,18 @@ impl WriteSessions {
         self.end(session).await
     }
 
-    /// Closes a session that has committed all that it will, and has ended in the catalog.
-    pub async fn ended(&self, session: SessionId) -> Result<(), Error> {
-        self.pool.lock().session_is_done(&session, self.time.tick());
-        self.close(session).await
-    }
-
     /// Closes a session that has ended in the catalog: the space that was promised to it is free, and the chunks that
-    /// it offered are accounted for in the background.
-    async fn close(&self, session: SessionId) -> Result<(), Error> {
-        self.pool.lock().end_session(&session);
-        self.rates.ended(session, self.time.tick());
+    /// it offered are accounted for in the background. It `is_done` if it has committed all that it will.
+    pub async fn close(&self, session: SessionId, is_done: bool) -> Result<(), Error> {
+        let now = self.time.tick();
+        {
+            let mut pool = self.pool.lock();
+            if is_done {
+                pool.session_is_done(&session, now);
+            }
+            pool.end_session(&session);
+        }
+        self.rates.ended(session, now);
         self.background.wake();
         self.keep_reservation(session).await
     }
@@ -140,20 +141,20 @@ impl WriteSessions {
 }
 
 /// The guard of a session's call that is being answered: the session's lease does not end meanwhile.
-pub struct InSession {
+pub struct SessionGuard {
     pool: SharedPool,
     time: PoolTime,
     session: SessionId,
 }
 
-impl InSession {
+impl SessionGuard {
     /// Makes the guard of a call that [`Pool::enter`](potluck_pool::Pool::enter) let in.
     pub fn new(pool: SharedPool, time: PoolTime, session: SessionId) -> Self {
         Self { pool, time, session }
     }
 }
 
-impl Drop for InSession {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         self.pool.lock().leave(&self.session, self.time.tick());
     }

@@ -56,12 +56,6 @@ impl Losses {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns whether one of `donors` was started again after so many losses.
-    pub fn has_restarted(&self, donors: &BTreeSet<DonorId>, after: u64) -> bool {
-        let restarted = |noted: &Arc<Noted>| noted.restart.load(Ordering::Acquire) > after;
-        donors.iter().any(|donor| self.donors.get(donor).is_some_and(restarted))
-    }
-
     /// Returns a snapshot of donors as they are in `view`.
     pub(crate) fn snapshot(&self, view: PoolView) -> DonorSnapshot {
         let of = |(donor, _)| Some((donor, Arc::clone(self.donors.get(&donor)?)));

@@ -21,14 +21,14 @@ use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::{
     Batch, Catalog, ChunkAsker, CommitOutcome, CommitStep, CommittedFiles, Error, KnownChunk,
-    PartsAhead, PreparedFile, Refused, StoredFile, ToldCopies, When,
+    PartsAhead, PreparedChunk, PreparedFile, Refused, StoredFile, ToldCopies, When,
 };
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::rights::Right;
-use potluck_pool::{Pool, ReceiptSigner, Ticketed};
+use potluck_pool::{DonorSnapshot, OpenReservation, Pool, ReceiptSigner, Ticketed};
 use potluck_wire::control::{
     Commit, Committed, CommittedParts, Condition, FileCommit, Holding, InParts, LostParts, Outcome,
 };
@@ -85,38 +85,34 @@ type Prepared = Result<PreparedFile, Failure>;
 
 impl Answer<Commit> for CommitCalls {
     async fn answer(self, call: Commit, caller: CallingMember) -> Result<Committed, Failure> {
-        let (id, number, done, soon) = (call.session, call.batch, call.done, call.soon);
-        let (ticketed, _in_session) = match self.sessions.enter(id, &caller).await {
+        let Commit { session: id, batch, files, done, soon } = call;
+        let member = caller.member()?.member;
+        let (ticketed, _guard) = match self.sessions.enter(id, &caller).await {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
             Err(over) => {
-                let member = caller.member()?.member;
-                let before = self.repeated(member, id, number, call.files.len()).await?;
+                let before = self.repeated(member, id, batch, files.len()).await?;
                 return before.ok_or(over);
             }
         };
-        // This is noted before the receipts are checked, so that those of donors that register anew from now on are
-        // left out later.
-        let losses = self.pool.lock().losses();
-        let steps = steps(call.files.iter().map(work_of));
-        let (mut files, signers) = self.prepare(&caller, id, &ticketed, call.files).await?;
+        let steps = steps(files.iter().map(work_of));
+        let (mut files, by) = self.prepare(&caller, id, &ticketed, files).await?;
         self.check_chunks(&caller, &id, &mut files).await?;
-        self.note_receipts(&files, &signers);
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
 
-        let session = InSession { id, ticketed: &ticketed, losses, caller: &caller, soon };
+        let from = Committer { session: id, member, ticketed: &ticketed, by, soon };
         let goes_on = |committed: &Committed| committed.files.iter().any(Outcome::is_sent_again);
         let (mut files, mut committed) = (files.into_iter(), Committed::default());
         let last = steps.len() - 1;
         // The steps go one after the other, because a file may be made of parts in an earlier step, or replace a file
         // of one.
         for (step, count) in steps.into_iter().enumerate() {
-            let number = CommitStep { batch: number, step: step as u32 };
+            let number = CommitStep { batch, step: step as u32 };
             let files: Vec<Prepared> = files.by_ref().take(count).collect();
             let is_sent_again = |why: &Failure| Outcome::Refused(why.clone()).is_sent_again();
             let waits = files.iter().any(|file| file.as_ref().is_err_and(is_sent_again));
             let ends = done && step == last && !waits && !goes_on(&committed);
-            committed.files.extend(self.step(session, number, files, ends).await?.files);
+            committed.files.extend(self.step(&from, number, files, ends).await?.files);
         }
         for outcome in &committed.files {
             if let Outcome::Refused(why) = outcome {
@@ -125,7 +121,7 @@ impl Answer<Commit> for CommitCalls {
         }
         if done && !goes_on(&committed) {
             // The files are visible, whatever becomes of the note.
-            if let Err(why) = self.sessions.ended(id).await {
+            if let Err(why) = self.sessions.close(id, true).await {
                 tracing::warn!("what is left of a reservation is not written down: {why}");
             }
         }
@@ -133,14 +129,20 @@ impl Answer<Commit> for CommitCalls {
     }
 }
 
-/// The session of a commit, as it was when the commit came.
-#[derive(Clone, Copy)]
-struct InSession<'a> {
-    id: SessionId,
-    ticketed: &'a Ticketed,
-    /// The number of losses of donors that were noted by then.
+/// The facts by which the receipts of a commit were judged.
+struct JudgedBy {
+    signers: BTreeMap<DonorId, ReceiptSigner>,
+    /// The number of losses of donors that were noted by then: receipts of donors that register anew from then on are
+    /// left out in the transaction.
     losses: u64,
-    caller: &'a CallingMember,
+}
+
+/// The session of a commit, as it was when the commit came.
+struct Committer<'a> {
+    session: SessionId,
+    member: MemberId,
+    ticketed: &'a Ticketed,
+    by: JudgedBy,
     /// True if the commit need not survive a power cut at once.
     soon: bool,
 }
@@ -185,111 +187,134 @@ impl CommitCalls {
     /// again.
     async fn step(
         &self,
-        session: InSession<'_>,
+        from: &Committer<'_>,
         number: CommitStep,
         files: Vec<Prepared>,
         ends: bool,
     ) -> Result<Committed, Failure> {
-        let InSession { id, ticketed, losses, caller, soon } = session;
-        let told = self.copies_told_of(&files);
-        let others = self.copies_without_receipt(&told);
-
-        let unseen = |path: &PoolPath| {
-            let kept = self.scan_state.kept();
-            kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
-        };
         for file in files.iter().flatten().filter(|file| !file.is_part()) {
             self.uses.note(&self.catalog, &file.path, self.time.without_leaps_ms()).await;
         }
-        let wrote = files.iter().flatten().next().map(|file| file.path.clone());
-        let first = wrote.as_ref().is_some_and(unseen);
-        let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed.clone();
-        let named = |file: &PreparedFile| (file.is_part(), file.names());
-        let names: Vec<Option<(bool, BTreeSet<ChunkName>)>> =
-            files.iter().map(|file| file.as_ref().ok().map(named)).collect();
-        let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
-        let stored: u64 =
-            stored.filter(|file| !file.version.inline).map(|file| file.version.data()).sum();
-        let paths: Vec<Option<PoolPath>> = files.iter().map(visible_path).collect();
-        let whole = files.iter().flatten().filter(|file| !file.is_part());
-        let receipts = whole.flat_map(|file| &file.chunks).flat_map(|chunk| {
-            chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len)))
-        });
-        let receipts: Vec<(DonorId, u64)> = receipts.collect();
-        let reserved = {
-            let pool = self.pool.lock();
-            pool.reservations_beside(pool.draws_on(&id))
-        };
-        let member = caller.member()?.member;
-        let when = self.time.when().made_by(member).durable(soon);
-        let batch = Batch {
-            session: id,
-            member,
-            space,
+        let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = from.ticketed;
+        let Begun { told, without_receipt, reserved, donors } = self.begin(from, &files);
+        let batch = Arc::new(Batch {
+            session: from.session,
+            member: from.member,
+            space: *space,
             number,
-            mirror,
-            ack,
-            asked,
+            mirror: *mirror,
+            ack: *ack,
+            asked: *asked,
             reserved,
             files,
             done: ends,
-        };
+        });
+        let when = self.time.when().made_by(from.member).durable(from.soon);
         let CommittedFiles { outcome, open, versions, tolerates } =
-            self.committed(batch, others, losses, when).await?;
+            self.committed(&batch, without_receipt.into(), donors, when).await?;
+        let now = self.time.tick();
         if open {
-            self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
+            self.scan_state.worse(now, "files were written with fewer copies");
         }
         // A scan also considers labels and donors that leave, so it may find a file less safe than the commit did.
-        self.scan_state.written(versions);
-        if let (Some(path), Some(tolerates)) = (&wrote, tolerates) {
-            self.scan_state.tolerates_at_most(path.space(), tolerates, self.time.tick());
+        if let Some(file) = batch.files.iter().flatten().next() {
+            self.scan_state.written_in(file.path.space(), versions, tolerates, now);
         }
-        if first || open {
-            // A space in which no scan has seen files is looked at as a whole, and repair makes the copies that are
-            // still to be made.
-            self.scan_state.changed(self.time.tick());
+        let (files, again) = match outcome {
+            CommitOutcome::Repeated(text) => return parse(&text),
+            CommitOutcome::Fresh { files, again } => (files, again),
+        };
+        let visible = batch.files.iter().zip(&files).filter_map(|(file, stored)| {
+            let file = file.as_ref().ok().filter(|file| !file.is_part())?;
+            Some((&file.path, stored.as_ref().ok()?.data))
+        });
+        let visible: Vec<(&PoolPath, u64)> = visible.collect();
+        let late = {
+            let mut pool = self.pool.lock();
+            pool.in_use_again(&again, now);
+            pool.note_visible(&from.session, visible.iter().map(|(_, bytes)| bytes).sum());
+            note_committed(&mut pool, &batch, &files);
+            take_late(&mut pool, told, &files)
+        };
+        {
+            let mut locks = self.locks.lock().expect("no holder panics");
+            visible.iter().for_each(|(path, _)| locks.published(from.member, path));
         }
-        match outcome {
-            CommitOutcome::Repeated(text) => parse(&text),
-            CommitOutcome::Fresh { files, again } => {
-                {
-                    let mut pool = self.pool.lock();
-                    pool.in_use_again(&again, self.time.tick());
-                    pool.note_committed(&id, stored, receipts.into_iter());
-                    let all = files.iter().all(Result::is_ok);
-                    for (file, named) in files.iter().zip(&names) {
-                        match named {
-                            Some((true, names)) if all => pool.withdraw_offers(&id, names),
-                            Some((false, names)) if file.is_ok() => {
-                                pool.offers_committed(&id, names);
-                            }
-                            _ => {}
-                        }
-                    }
+        self.rates.visible(from.session, visible.into_iter(), open, now);
+        for (donor, added) in late {
+            let told = ToldCopies { added, ..ToldCopies::default() };
+            self.catalog.tell(donor, told, self.time.now_ms()).await?;
+        }
+        Ok(reply(&files))
+    }
+
+    /// Collects the facts of the pool by which files are committed. Also notes the copies that receipts prove or that
+    /// donors told of, so that an inventory under way does not count them as missing.
+    fn begin(&self, from: &Committer<'_>, files: &[Prepared]) -> Begun {
+        let (mut told, mut without_receipt) = (Vec::new(), Vec::new());
+        let mut pool = self.pool.lock();
+        for (file, prepared) in files.iter().enumerate() {
+            for PreparedChunk { name, holders, .. } in prepared.iter().flat_map(|it| &it.chunks) {
+                let signed =
+                    |donor: &DonorId| Some((*donor, from.by.signers.get(donor)?.incarnation));
+                let mut copies: Vec<_> =
+                    holders.iter().filter_map(|(donor, _)| signed(donor)).collect();
+                if let Some((len, donors)) = pool.uncommitted(name) {
+                    let has_receipt = |donor: &DonorId| holders.iter().any(|(it, _)| it == donor);
+                    let others = donors.iter().filter(|donor| !has_receipt(donor));
+                    let others = others.filter_map(|at| Some((*at, pool.incarnation(*at)?)));
+                    let signed = copies.len();
+                    copies.extend(others);
+                    without_receipt
+                        .extend(copies[signed..].iter().map(|(donor, _)| (*name, *donor)));
+                    told.push(EarlyCopies { file, holding: Holding { name: *name, len }, donors });
                 }
-                let visible = paths.iter().zip(&files);
-                let visible = visible.filter_map(|(path, stored)| {
-                    Some((path.as_ref()?, stored.as_ref().ok()?.data))
-                });
-                let visible: Vec<_> = visible.collect();
-                if let Ok(caller) = caller.member() {
-                    let mut locks = self.locks.lock().expect("no holder panics");
-                    visible.iter().for_each(|(path, _)| locks.published(caller.member, path));
-                }
-                let bytes = visible.iter().map(|(_, bytes)| bytes).sum();
-                self.pool.lock().note_visible(&id, bytes);
-                self.rates.visible(id, visible.into_iter(), open, self.time.tick());
-                self.count_late(told, &files).await?;
-                Ok(reply(&files))
+                pool.acknowledged(copies.into_iter().map(|(donor, life)| (donor, life, name)));
             }
+        }
+        let reserved = pool.reservations_beside(pool.draws_on(&from.session));
+        let donors = pool.snapshot(self.time.tick()).for_work_begun_at(from.by.losses);
+        Begun { told, without_receipt, reserved, donors }
+    }
+}
+
+/// Notes the bytes that the files of a batch have at donors, and what became of their chunks' offers.
+fn note_committed<S, F>(pool: &mut Pool, batch: &Batch<Failure>, outcomes: &[Result<S, F>]) {
+    let files = || batch.files.iter().flatten();
+    let stored = files().filter(|file| file.version.parts == 0 && !file.version.inline);
+    let whole = files().filter(|file| !file.is_part()).flat_map(|file| &file.chunks);
+    let receipts = whole
+        .flat_map(|chunk| chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len))));
+    pool.note_committed(&batch.session, stored.map(|file| file.version.data()).sum(), receipts);
+    let all = outcomes.iter().all(Result::is_ok);
+    for (file, outcome) in batch.files.iter().zip(outcomes) {
+        match file {
+            Ok(part) if part.is_part() && all => {
+                pool.withdraw_offers(&batch.session, &part.names())
+            }
+            Ok(file) if !file.is_part() && outcome.is_ok() => {
+                pool.offers_committed(&batch.session, &file.names());
+            }
+            _ => {}
         }
     }
 }
 
-/// Returns the path of a file that is to become visible; `None` for a part and for a refused file.
-fn visible_path(file: &Prepared) -> Option<PoolPath> {
-    let file = file.as_ref().ok().filter(|file| !file.is_part())?;
-    Some(file.path.clone())
+/// Takes out the copies that donors told of while the files were being committed, by donor. Copies of a file that was
+/// refused stay with the session, at whose end they are left to garbage collection.
+fn take_late<S, F>(
+    pool: &mut Pool,
+    told: Vec<EarlyCopies>,
+    outcomes: &[Result<S, F>],
+) -> BTreeMap<DonorId, Vec<Holding>> {
+    let mut late = BTreeMap::<DonorId, Vec<Holding>>::new();
+    for EarlyCopies { holding, donors, .. } in
+        told.into_iter().filter(|it| outcomes[it.file].is_ok())
+    {
+        let since = pool.take_early(&holding.name).into_iter().filter(|at| !donors.contains(at));
+        since.for_each(|donor| late.entry(donor).or_default().push(holding));
+    }
+    late
 }
 
 /// Returns the arguments for judging the parts of a file again, if the file is made of parts and becomes visible.
@@ -311,7 +336,7 @@ impl Answer<LostParts> for CommitCalls {
         call: LostParts,
         caller: CallingMember,
     ) -> Result<CommittedParts, Failure> {
-        let (ticketed, _in_session) = self.sessions.enter(call.session, &caller).await?;
+        let (ticketed, _guard) = self.sessions.enter(call.session, &caller).await?;
         let space = self.catalog.space(ticketed.space).await?;
         let space = space.ok_or(Error::NoSession)?;
         self.access.need_in(&caller, Right::Write, &space.name).await?;
@@ -356,13 +381,13 @@ fn acknowledgers(files: &[Prepared]) -> BTreeSet<DonorId> {
 }
 
 impl CommitCalls {
-    /// Commits a batch whose preparation began when so many `losses` were noted, by the state of the donors when its
-    /// turn comes. Waits a moment for donors that are not heard, because a late heartbeat is no death.
+    /// Commits a batch by the state of the donors when its turn comes. Waits a moment for donors that are not heard,
+    /// because a late heartbeat is no death.
     async fn committed(
         &self,
-        batch: Batch<Failure>,
-        told: Vec<(ChunkName, DonorId)>,
-        losses: u64,
+        batch: &Arc<Batch<Failure>>,
+        told: Arc<[(ChunkName, DonorId)]>,
+        mut donors: DonorSnapshot,
         when: When,
     ) -> Result<CommittedFiles<Failure>, Failure> {
         let text = |outcomes: &[_]| {
@@ -370,19 +395,13 @@ impl CommitCalls {
         };
         let by = acknowledgers(&batch.files);
         let ahead: Vec<PartsAhead> =
-            batch.files.iter().flatten().filter_map(|file| ahead(&batch, file)).collect();
-        let mut rounds = 0;
-        let (batch, told) = (Arc::new(batch), Arc::from(told));
-        let began = self.time.tick();
+            batch.files.iter().flatten().filter_map(|file| ahead(batch, file)).collect();
+        let (began, losses, mut rounds) = (self.time.tick(), donors.losses(), 0);
         loop {
-            let now = self.time.tick();
-            let (donors, waits) = {
-                let pool = self.pool.lock();
-                // Chunks have to be sent again to a donor that was started again, however soon it was back.
-                let waits = now.saturating_sub(began) < AWAITED && !pool.has_restarted(&by, losses);
-                (pool.snapshot(now).for_work_begun_at(losses), waits)
-            };
-            let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
+            // Chunks have to be sent again to a donor that was started again, however soon it was back.
+            let waits = self.time.tick().saturating_sub(began) < AWAITED
+                && donors.restarted().is_disjoint(&by);
+            let (batch, told) = (Arc::clone(batch), Arc::clone(&told));
             match self.catalog.commit_files(batch, waits, told, donors, when, text).await {
                 Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
                 Err(Error::PartsUnjudged) if rounds < ROUNDS => {}
@@ -396,6 +415,7 @@ impl CommitCalls {
                 let donors = self.pool.lock().snapshot(self.time.tick());
                 self.catalog.judge_parts(ahead, donors).await?;
             }
+            donors = self.pool.lock().snapshot(self.time.tick()).for_work_begun_at(losses);
         }
     }
 
@@ -427,15 +447,14 @@ fn parse(text: &str) -> Result<Committed, Failure> {
 }
 
 impl CommitCalls {
-    /// Checks the files without the catalog, on another thread unless they are few. Also returns the signers by which
-    /// receipts were judged.
+    /// Checks the files without the catalog, on another thread unless they are few.
     async fn prepare(
         &self,
         caller: &CallingMember,
         session: SessionId,
         ticketed: &Ticketed,
         files: Vec<FileCommit>,
-    ) -> Result<(Vec<Prepared>, BTreeMap<DonorId, ReceiptSigner>), Failure> {
+    ) -> Result<(Vec<Prepared>, JudgedBy), Failure> {
         let space = self.known_spaces.facts(&self.catalog, ticketed.space).await?;
         let space = space.ok_or_else(|| {
             Failure::new(
@@ -454,14 +473,14 @@ impl CommitCalls {
         }
         let receipts = files.iter().flat_map(|file| &file.acknowledged.0);
         let donors: BTreeSet<DonorId> = receipts.map(|receipt| receipt.donor).collect();
-        let against = {
+        let (against, losses) = {
             let pool = self.pool.lock();
             let signers = pool.receipt_signers(&donors);
             let mut against = Against::new(session, ticketed, space.sealed, signers);
             if self.time.uptime() < REGISTERING {
                 against.unregistered = pool.unregistered();
             }
-            against
+            (against, pool.losses())
         };
         // Two threads that wake each other take longer than the checks of a small file.
         let offload = if are_few(&files) { Offload::Inline } else { self.env.offload };
@@ -481,7 +500,7 @@ impl CommitCalls {
             Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
                 .hint("try again in a second; the session goes on")
         })?;
-        Ok((files, signers))
+        Ok((files, JudgedBy { signers, losses }))
     }
 
     /// Refuses files with chunks that the session has not offered and that no file uses: nothing protected those from
@@ -498,10 +517,14 @@ impl CommitCalls {
         files: &mut [Prepared],
     ) -> Result<(), Failure> {
         let is_admin = caller.member()?.role == Role::Admin;
-        let doubtful: Vec<DoubtfulChunks> =
-            files.iter().map(|file| self.doubtful(session, file, is_admin)).collect();
+        let unsent: Vec<BTreeSet<ChunkName>> = files
+            .iter()
+            .map(|file| file.as_ref().ok().filter(|_| !is_admin).map(unsent))
+            .map(Option::unwrap_or_default)
+            .collect();
+        let unoffered = self.unoffered(session, files);
         let names: BTreeSet<ChunkName> =
-            doubtful.iter().flat_map(|it| it.unoffered.iter().chain(&it.unsent)).copied().collect();
+            unsent.iter().flatten().chain(&unoffered).copied().collect();
         if names.is_empty() {
             return Ok(());
         }
@@ -513,30 +536,23 @@ impl CommitCalls {
         let pool = self.pool.lock();
         let live = pool.live_donors(self.time.tick()).len();
         let is_used = |name: &ChunkName| known[name].used || known[name].is_hidden;
-        let is_told = |name: &ChunkName| match &known[name] {
-            KnownChunk { used: true, .. } => true,
-            KnownChunk { is_hidden: true, .. } => pool.knows_of(session, name),
-            _ => pool.tells_of_unused(session, name),
+        let presence = |name: &ChunkName| match &known[name] {
+            KnownChunk { used: true, .. } => Presence::Told,
+            KnownChunk { is_hidden: true, .. } if pool.knows_of(session, name) => Presence::Told,
+            KnownChunk { is_hidden: true, .. } => Presence::Hidden,
+            _ if pool.tells_of_unused(session, name) => Presence::Told,
+            KnownChunk { donors, .. } if donors.is_empty() => Presence::None,
+            _ => Presence::Hidden,
         };
-        for (prepared, DoubtfulChunks { unoffered, unsent }) in files.iter_mut().zip(&doubtful) {
+        for (prepared, unsent) in files.iter_mut().zip(&unsent) {
             let Ok(file) = prepared else { continue };
-            if !unoffered.iter().all(is_used) {
+            let is_stray = |name: &ChunkName| unoffered.contains(name) && !is_used(name);
+            if file.chunks.iter().any(|chunk| is_stray(&chunk.name)) {
                 let what =
                     format!("{}: some of its chunks were never offered in this session", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
                     .hint("offer the file's chunks and send them again"));
-            } else if lacks(
-                file,
-                unsent,
-                &|name| match &known[name] {
-                    _ if is_told(name) => Presence::Told,
-                    KnownChunk { is_hidden: false, donors, .. } if donors.is_empty() => {
-                        Presence::None
-                    }
-                    _ => Presence::Hidden,
-                },
-                live,
-            ) {
+            } else if lacks(file, unsent, &presence, live) {
                 let what = format!("{}: some of its chunks were not sent", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
                     .hint("send the file's chunks again"));
@@ -545,100 +561,36 @@ impl CommitCalls {
         Ok(())
     }
 
-    /// Returns the chunks of a file of which the catalog is to be asked.
-    fn doubtful(&self, session: &SessionId, file: &Prepared, is_admin: bool) -> DoubtfulChunks {
-        let mut doubtful = DoubtfulChunks::default();
-        let Ok(file) = file else { return doubtful };
-        for part in file.chunks.chunks(ASK) {
-            let pool = self.pool.lock();
-            let other = part.iter().filter(|chunk| !pool.is_offered_by(session, &chunk.name));
-            doubtful.unoffered.extend(other.map(|chunk| chunk.name));
-        }
-        if !is_admin {
-            let sent = file.chunks.iter().filter(|chunk| !chunk.holders.is_empty());
-            let sent: BTreeSet<ChunkName> = sent.map(|chunk| chunk.name).collect();
-            doubtful.unsent = file.names();
-            doubtful.unsent.retain(|name| !sent.contains(name));
-        }
-        doubtful
-    }
-
-    /// Notes the copies that receipts prove, so that an inventory under way does not count them as missing.
-    fn note_receipts(&self, files: &[Prepared], signers: &BTreeMap<DonorId, ReceiptSigner>) {
+    /// Returns the chunks of files that a session has not offered.
+    fn unoffered(&self, session: &SessionId, files: &[Prepared]) -> BTreeSet<ChunkName> {
         let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
-        let copies = chunks.flat_map(|chunk| {
-            let of = |(donor, _): &(DonorId, AckLevel)| {
-                Some((*donor, signers.get(donor)?.incarnation, &chunk.name))
-            };
-            chunk.holders.iter().filter_map(of)
-        });
-        self.pool.lock().acknowledged(copies);
-    }
-
-    /// Returns the copies of the files' chunks that donors told of and that the catalog does not know.
-    fn copies_told_of(&self, files: &[Prepared]) -> Vec<EarlyCopies> {
-        let mut told = Vec::new();
-        let pool = self.pool.lock();
-        for (at, file) in files.iter().enumerate() {
-            for chunk in file.iter().flat_map(|file| &file.chunks) {
-                let Some((len, donors)) = pool.uncommitted(&chunk.name) else { continue };
-                let has_receipt =
-                    |donor: &DonorId| chunk.holders.iter().any(|(holder, _)| holder == donor);
-                let others = donors.iter().filter(|donor| !has_receipt(donor));
-                let others = others.filter_map(|donor| Some((*donor, pool.incarnation(*donor)?)));
-                let others = others.collect();
-                let holding = Holding { name: chunk.name, len };
-                told.push(EarlyCopies { file: at, holding, donors, others });
-            }
+        let names: Vec<ChunkName> = chunks.map(|chunk| chunk.name).collect();
+        let mut unoffered = BTreeSet::new();
+        for names in names.chunks(ASK) {
+            let pool = self.pool.lock();
+            unoffered.extend(names.iter().filter(|name| !pool.is_offered_by(session, name)));
         }
-        told
-    }
-
-    /// Returns the copies that donors told of and that no receipt names: the second of a hedged pair, or one whose
-    /// answer was lost on the way. Also notes them for inventories that are under way.
-    fn copies_without_receipt(&self, told: &[EarlyCopies]) -> Vec<(ChunkName, DonorId)> {
-        let of = |copies: &EarlyCopies| {
-            let name = copies.holding.name;
-            copies.others.iter().map(move |(donor, life)| (*donor, *life, name)).collect::<Vec<_>>()
-        };
-        let others: Vec<_> = told.iter().flat_map(of).collect();
-        // An inventory that is under way must not count these copies as missing.
-        let copies = others.iter().map(|(donor, incarnation, name)| (*donor, *incarnation, name));
-        self.pool.lock().acknowledged(copies);
-        others.into_iter().map(|(donor, _, name)| (name, donor)).collect()
-    }
-
-    /// Tells the catalog of copies that donors told of while the files were being committed. Copies of a file that was
-    /// refused stay with the session, at whose end they are left to garbage collection.
-    async fn count_late<S, F>(
-        &self,
-        told: Vec<EarlyCopies>,
-        files: &[Result<S, F>],
-    ) -> Result<(), Error> {
-        let mut late = BTreeMap::<DonorId, Vec<Holding>>::new();
-        for EarlyCopies { file, holding, donors, .. } in told {
-            if files.get(file).is_none_or(Result::is_err) {
-                continue;
-            }
-            let now = self.pool.lock().take_early(&holding.name).into_iter();
-            now.filter(|donor| !donors.contains(donor))
-                .for_each(|donor| late.entry(donor).or_default().push(holding));
-        }
-        for (donor, added) in late {
-            let told = ToldCopies { added, ..ToldCopies::default() };
-            self.catalog.tell(donor, told, self.time.now_ms()).await?;
-        }
-        Ok(())
+        unoffered
     }
 }
 
-/// The chunks of a file that may be reclaimed, or of which the member may not be told.
-#[derive(Default)]
-struct DoubtfulChunks {
-    /// The chunks that the session has not offered.
-    unoffered: BTreeSet<ChunkName>,
-    /// The chunks for which there is no receipt, unless an admin writes, who may be told of all.
-    unsent: BTreeSet<ChunkName>,
+/// Returns the chunks of a file for which there is no receipt.
+fn unsent(file: &PreparedFile) -> BTreeSet<ChunkName> {
+    let sent = file.chunks.iter().filter(|chunk| !chunk.holders.is_empty());
+    let sent: BTreeSet<ChunkName> = sent.map(|chunk| chunk.name).collect();
+    let mut names = file.names();
+    names.retain(|name| !sent.contains(name));
+    names
+}
+
+/// The facts of the pool when files begin to be committed.
+struct Begun {
+    /// The copies of the files' chunks that donors told of and that the catalog does not know.
+    told: Vec<EarlyCopies>,
+    /// The copies of these that no receipt names: the second of a hedged pair, or one whose answer was lost on the way.
+    without_receipt: Vec<(ChunkName, DonorId)>,
+    reserved: Vec<OpenReservation>,
+    donors: DonorSnapshot,
 }
 
 /// A chunk of one of the files, and the donors that told of it.
@@ -646,8 +598,6 @@ struct EarlyCopies {
     file: usize,
     holding: Holding,
     donors: Vec<DonorId>,
-    /// The donors that told of the chunk and gave no receipt for it, each with its incarnation.
-    others: Vec<(DonorId, Incarnation)>,
 }
 
 fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {

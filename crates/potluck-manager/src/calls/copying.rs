@@ -49,17 +49,15 @@ impl Answer<CopyFiles> for CopyCalls {
                 return Err(failure::of_redundancy(redundancy, expected));
             }
         }
-        let unseen = {
-            let kept = self.scan_state.kept();
-            kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
-        };
         let space = to.space().to_owned();
-        let reserved = self.pool.lock().reservations_beside(None);
+        let (reserved, donors) = {
+            let pool = self.pool.lock();
+            (pool.reservations_beside(None), pool.snapshot(self.time.tick()))
+        };
         let wanted = CopyRequest { from, to, recursive, condition, asked, after, reserved };
         let told = |copied: &Copied| {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };
-        let donors = self.pool.lock().snapshot(self.time.tick());
         let member = caller.member()?.member;
         let when = self.time.when().made_by(member);
         let copied = self.catalog.copy_files((member, copy, page), wanted, donors, when, told);
@@ -75,13 +73,11 @@ impl Answer<CopyFiles> for CopyCalls {
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
                 // A scan then finds the copies that are to be made and the versions that are to be converted.
-                self.scan_state.written(copies().flat_map(|copy| copy.parts.iter().copied()));
+                let parts = copies().flat_map(|copy| copy.parts.iter().copied());
                 let on_donors = copies().filter(|copy| copy.version.chunks > 0);
                 let least = on_donors.map(|copy| copy.version.redundancy().tolerates()).min();
-                if let Some(tolerates) = least {
-                    self.scan_state.tolerates_at_most(&space, tolerates, now);
-                }
-                if unseen || copies().any(|copy| open(&copy.version)) {
+                self.scan_state.written_in(&space, parts, least, now);
+                if copies().any(|copy| open(&copy.version)) {
                     self.scan_state.changed(now);
                 }
                 self.pool.lock().in_use_again(&copied.again, now);

@@ -20,7 +20,7 @@ use potluck_catalog::{Catalog, CatalogChunk, Compared, DonorNote, Error, Term, T
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, MemberId, SessionId};
 use potluck_core::size::count;
-use potluck_pool::{Enlisted, PageDone, Pool, UnknownArrivals};
+use potluck_pool::{Enlisted, PageDone, UnknownArrivals};
 use potluck_recovery::pool_authority::PoolAuthority;
 use potluck_wire::control::{
     Arrived, Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register,
@@ -80,8 +80,11 @@ impl Answer<Register> for DonorCalls {
         }
         let now = self.time.tick();
         let told = (addresses.to_string(), call.version.clone());
-        let enlisted = self.pool.lock().register(donor, &call, addresses.clone(), now);
-        let moved = !self.pool.lock().is_at(donor, &addresses);
+        let (enlisted, moved, named) = {
+            let mut pool = self.pool.lock();
+            let enlisted = pool.register(donor, &call, addresses.clone(), now);
+            (enlisted, !pool.is_at(donor, &addresses), pool.called(donor))
+        };
         if moved {
             // The addresses are kept for a manager that starts elsewhere and looks for its donors. If the catalog
             // refuses them, the donor registers again, and counts as moved still.
@@ -90,20 +93,16 @@ impl Answer<Register> for DonorCalls {
         }
         match enlisted {
             Enlisted::Again if moved && self.tells(Notice::Moved, donor, 1) => {
-                tracing::info!("{} is at {} now", self.pool.lock().called(donor), told.0);
+                tracing::info!("{named} is at {} now", told.0);
             }
             Enlisted::Again => tracing::debug!(%donor, "registered again"),
             Enlisted::Anew if !self.tells(Notice::RegisteredAnew, donor, 1) => {}
             Enlisted::InTurns if !self.tells(Notice::RegisteredInTurns, donor, 1) => {}
-            Enlisted::Anew => tracing::info!(
-                "{} registered anew, at {}, of version {}",
-                self.pool.lock().called(donor),
-                told.0,
-                told.1
-            ),
+            Enlisted::Anew => {
+                tracing::info!("{named} registered anew, at {}, of version {}", told.0, told.1)
+            }
             Enlisted::InTurns => tracing::warn!(
-                "{} registers anew again and again, now at {}: it restarts all the time, or two machines use one identity (`potluck status` tells)",
-                self.pool.lock().called(donor),
+                "{named} registers anew again and again, now at {}: it restarts all the time, or two machines use one identity (`potluck status` tells)",
                 told.0
             ),
         }
@@ -139,13 +138,12 @@ impl Answer<Heartbeat> for DonorCalls {
         let now = self.time.tick();
         let (known, turned) = {
             let mut pool = self.pool.lock();
-            let live = |pool: &Pool| pool.contact(donor, now).is_some_and(|contact| contact.live);
-            let was_live = live(&pool);
+            let was_live = pool.is_heard(donor, now);
             let known = pool.heartbeat(donor, &call, now);
             pool.heard_over(donor, caller.connection);
             // A donor that was silent may take chunks that no other could, and one that is live no more has no copies
             // to count on.
-            let turned = match (was_live, live(&pool)) {
+            let turned = match (was_live, pool.is_heard(donor, now)) {
                 (false, true) => pool.repairs.is_stuck(),
                 (was_live, live) => was_live && !live,
             };
@@ -168,42 +166,37 @@ impl Answer<Heartbeat> for DonorCalls {
             register: !known,
             ..HeartbeatReply::default()
         };
-        {
-            let pool = self.pool.lock();
-            reply.leaving = pool.giving(donor).is_some();
-            reply.void_before = pool.tickets_void_before(reply.now_ms);
-            reply.over = Packed(pool.over(&call.sessions.0, now));
-        }
         if call.follows.is_some_and(|follows| follows < self.whereabouts.issue()) {
             reply.manager = self.whereabouts.signed();
         }
+        let sessions = std::mem::take(&mut call.sessions.0);
+        let results = std::mem::take(&mut call.results);
+        let mut quarantined = std::mem::take(&mut call.quarantined.0);
         if known {
-            let incarnation = call.incarnation;
-            let results = std::mem::take(&mut call.results);
-            if self.pool.lock().has_written(donor, incarnation, call.batch) {
-                call.forget_changes();
-            }
-            let mut quarantined = std::mem::take(&mut call.quarantined.0);
-            quarantined.truncate(DISCARDED);
-            self.react(donor, &call);
-            self.believe(donor, incarnation, call).await?;
+            self.believe(donor, call).await?;
             // Results are taken after the stored chunks are counted, because they refer to these.
             self.results.take(donor, results).await?;
-            {
-                let mut pool = self.pool.lock();
+        }
+        {
+            let mut pool = self.pool.lock();
+            reply.leaving = pool.giving(donor).is_some();
+            reply.void_before = pool.tickets_void_before(reply.now_ms);
+            reply.over = Packed(pool.over(&sessions, now));
+            if known {
                 reply.tasks = pool.tasks_for(donor);
                 reply.chunk_orders = pool.chunk_orders_for(donor, now);
                 reply.list = pool.is_to_list(donor, now);
             }
-            if self.gc_freeze.why().is_some() {
-                // These deletions were decided on before the freeze.
-                reply.chunk_orders.delete.clear();
-            } else if !quarantined.is_empty() {
-                // The heartbeat's losses are written down before, so that a lost copy is no reason to discard another.
-                let needed = self.needed_in_quarantine(quarantined.clone()).await?;
-                quarantined.retain(|name| !needed.contains(name));
-                reply.discard = Packed(quarantined);
-            }
+        }
+        if self.gc_freeze.why().is_some() {
+            // These deletions were decided on before the freeze.
+            reply.chunk_orders.delete.clear();
+        } else if known && !quarantined.is_empty() {
+            // The heartbeat's losses are written down before, so that a lost copy is no reason to discard another.
+            quarantined.truncate(DISCARDED);
+            let needed = self.needed_in_quarantine(quarantined.clone()).await?;
+            quarantined.retain(|name| !needed.contains(name));
+            reply.discard = Packed(quarantined);
         }
         Ok(reply)
     }
@@ -233,41 +226,44 @@ impl DonorCalls {
         Ok(needed.map(|chunk| chunk.name).collect())
     }
 
-    /// Reacts to what a heartbeat says: scans look at losses and at a donor that must hold less, and a donor that
-    /// calls a copy sound of which the manager gets other bytes is a liar.
-    fn react(&self, donor: DonorId, heartbeat: &Heartbeat) {
+    /// Takes what a heartbeat says about chunks, and writes it down. Scans look at losses and at a donor that must hold
+    /// less, and a donor that calls a copy sound of which the manager gets other bytes is a liar.
+    async fn believe(&self, donor: DonorId, heartbeat: Heartbeat) -> Result<(), Failure> {
+        let Heartbeat { incarnation, batch, spoiled, unreadable, .. } = heartbeat;
         let now = self.time.tick();
-        if !heartbeat.spoiled.is_empty() || !heartbeat.unreadable.is_empty() {
-            self.scan_state.changed_at(donor, now);
-        }
-        if !heartbeat.spoiled.is_empty() {
-            self.scan_state.worse(now, "a copy is spoiled");
-        } else if !heartbeat.unreadable.is_empty() {
-            self.scan_state.worse(now, "a copy cannot be read");
-        }
-        if heartbeat.excess > 0 || self.pool.lock().awaits_removal(donor, &heartbeat.removed.0) {
+        if heartbeat.excess > 0 {
             self.scan_state.hurry(now);
         }
-        self.pool.lock().denied(donor, &heartbeat.sound.0);
-    }
-
-    /// Writes down what a heartbeat says about chunks.
-    async fn believe(
-        &self,
-        donor: DonorId,
-        incarnation: Incarnation,
-        heartbeat: Heartbeat,
-    ) -> Result<(), Failure> {
-        let (arrived, batch) = (heartbeat.added.0, heartbeat.batch);
+        let worse = match (spoiled.is_empty(), unreadable.is_empty()) {
+            (false, _) => Some("a copy is spoiled"),
+            (true, false) => Some("a copy cannot be read"),
+            (true, true) => None,
+        };
+        let arrived = heartbeat.added.0;
         let mut told = ToldCopies {
             removed: heartbeat.removed.0,
-            spoiled: [heartbeat.spoiled.0, heartbeat.unreadable.0].concat(),
+            spoiled: [spoiled.0, unreadable.0].concat(),
             added: arrived.iter().map(|arrived| arrived.holding).collect(),
             sound: heartbeat.sound.0,
             ..ToldCopies::default()
         };
         if told.is_empty() {
             return Ok(());
+        }
+        let leaves = {
+            let mut pool = self.pool.lock();
+            if pool.has_written(donor, incarnation, batch) {
+                return Ok(()); // the reply to this was lost
+            }
+            pool.denied(donor, &told.sound);
+            pool.giving(donor).is_some()
+        };
+        if leaves && !told.removed.is_empty() {
+            self.scan_state.hurry(now);
+        }
+        if let Some(why) = worse {
+            self.scan_state.changed_at(donor, now);
+            self.scan_state.worse(now, why);
         }
         let compared = self.catalog.compare(donor, told.added.clone()).await?;
         let mut unknown = compared.unknown.iter().peekable();
@@ -284,40 +280,35 @@ impl DonorCalls {
             // Most heartbeats list only chunks of open sessions, of which the catalog is not told.
             told.added = [compared.uncounted, compared.leaving].concat();
         }
-        if !told.is_empty() {
-            self.write_down(donor, told).await?;
+        let written = self.catalog.tell(donor, told, self.time.now_ms()).await?;
+        let named = {
+            let mut pool = self.pool.lock();
+            pool.unused_gone(donor, written.unused_gone);
+            // If the catalog could not be written, this is not reached, and the donor reports all of it again.
+            pool.arrivals_written(donor, (incarnation, batch), &arrived, &known);
+            pool.called(donor)
+        };
+        if let Some(first) = written.spoiled.first()
+            && self.tells(Notice::Quarantined, donor, written.spoiled.len() as u64)
+        {
+            let copies = count(written.spoiled.len() as u64, "copy");
+            tracing::warn!(
+                "{named} quarantined {copies}, spoiled or unreadable, first that of chunk {first}"
+            );
         }
-        // If the catalog could not be written, this is not reached, and the donor reports all of it again.
-        self.pool.lock().arrivals_written(donor, (incarnation, batch), &arrived, &known);
+        if written.lost || worse.is_some() {
+            self.scan_state.changed_at(donor, self.time.tick());
+        }
+        if let Some(why) = worse {
+            // A scan that began before this was written down may not have seen it.
+            self.scan_state.worse(self.time.tick(), why);
+        }
         Ok(())
     }
 
     /// Returns whether the program's log is to tell now of something that a donor did `number` times.
     fn tells(&self, what: Notice, donor: DonorId, number: u64) -> bool {
         self.notices.tells(what, MemberId(donor.0), number, self.time.tick())
-    }
-
-    async fn write_down(&self, donor: DonorId, told: ToldCopies) -> Result<(), Failure> {
-        let spoiled = !told.spoiled.is_empty();
-        let written = self.catalog.tell(donor, told, self.time.now_ms()).await?;
-        self.pool.lock().unused_gone(donor, written.unused_gone);
-        if let Some(first) = written.spoiled.first()
-            && self.tells(Notice::Quarantined, donor, written.spoiled.len() as u64)
-        {
-            let copies = count(written.spoiled.len() as u64, "copy");
-            let named = self.pool.lock().called(donor);
-            tracing::warn!(
-                "{named} quarantined {copies}, spoiled or unreadable, first that of chunk {first}"
-            );
-        }
-        if written.lost || spoiled {
-            self.scan_state.changed_at(donor, self.time.tick());
-        }
-        if spoiled {
-            // A scan that began before this was written down may not have seen it.
-            self.scan_state.worse(self.time.tick(), "a copy is spoiled");
-        }
-        Ok(())
     }
 }
 

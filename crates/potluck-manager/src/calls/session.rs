@@ -8,7 +8,7 @@ use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::session_rates::SessionRates;
-use crate::sessions::{InSession, WriteSessions};
+use crate::sessions::{SessionGuard, WriteSessions};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::ticket_issuer;
@@ -172,7 +172,7 @@ impl WriteSessionCalls {
         caller: &CallingMember,
         session: SessionId,
         file: Option<&GrowingFile>,
-    ) -> Result<(Ticketed, InSession), Failure> {
+    ) -> Result<(Ticketed, SessionGuard), Failure> {
         if let Some(GrowingFile { path, .. }) = file {
             self.access.need(caller, Right::Write, path).await?;
         }
@@ -256,7 +256,7 @@ impl WriteSessionCalls {
 
 impl Answer<Grow> for WriteSessionCalls {
     async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
-        let (entered, _in_session) = self.enter(&caller, call.session, call.file.as_ref()).await?;
+        let (entered, _guard) = self.enter(&caller, call.session, call.file.as_ref()).await?;
         self.admit_growing(call.session, call.file).await?;
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
@@ -300,7 +300,7 @@ impl Answer<Grow> for WriteSessionCalls {
 
 impl Answer<Renew> for WriteSessionCalls {
     async fn answer(self, call: Renew, caller: CallingMember) -> Result<Renewed, Failure> {
-        let (mut ticketed, _in_session) = self.sessions.enter(call.session, &caller).await?;
+        let (mut ticketed, _guard) = self.sessions.enter(call.session, &caller).await?;
         if !call.refused.is_empty() {
             let mut pool = self.pool.lock();
             pool.allow_more(&call.session, &call.refused);
@@ -313,7 +313,7 @@ impl Answer<Renew> for WriteSessionCalls {
 impl Answer<Abort> for WriteSessionCalls {
     async fn answer(self, call: Abort, caller: CallingMember) -> Result<Done, Failure> {
         // If the session is over already, there is nothing to abort, and the call succeeds.
-        if let Ok(_in_session) = self.sessions.enter_to_leave(call.session, &caller) {
+        if let Ok(_guard) = self.sessions.enter_to_leave(call.session, &caller) {
             match call.keep {
                 true => self.sessions.interrupt(call.session).await?,
                 false => self.sessions.end(call.session).await?,
@@ -325,7 +325,7 @@ impl Answer<Abort> for WriteSessionCalls {
 
 impl Answer<Offer> for WriteSessionCalls {
     async fn answer(self, call: Offer, caller: CallingMember) -> Result<Offered, Failure> {
-        let (_, _in_session) = self.enter(&caller, call.session, call.so_far.as_ref()).await?;
+        let (_, _guard) = self.enter(&caller, call.session, call.so_far.as_ref()).await?;
         self.admit_growing(call.session, call.so_far).await?;
         // Copies at a donor that has not listed them do not count yet, and would all be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;

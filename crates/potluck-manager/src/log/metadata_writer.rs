@@ -8,7 +8,7 @@ use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
-use crate::sessions::InSession;
+use crate::sessions::SessionGuard;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
@@ -56,7 +56,7 @@ pub struct MetadataWriter {
     handles: WriterHandles,
     session: SessionId,
     ticketed: Ticketed,
-    _in_session: InSession,
+    _guard: SessionGuard,
     next: u64,
     connections: BTreeMap<DonorId, PeerConnection>,
     failed: BTreeSet<DonorId>,
@@ -89,7 +89,7 @@ impl MetadataWriter {
             pool.enter(&new.id, MANAGER, now).map_err(|_| MetadataTrouble::Ended)?;
             (new, ticketed, pool.losses())
         };
-        let in_session = InSession::new(handles.pool.clone(), handles.time.clone(), new.id);
+        let guard = SessionGuard::new(handles.pool.clone(), handles.time.clone(), new.id);
         let stored = StoredSession {
             id: new.id,
             member: MANAGER,
@@ -112,7 +112,7 @@ impl MetadataWriter {
             handles: handles.clone(),
             session: new.id,
             ticketed,
-            _in_session: in_session,
+            _guard: guard,
             next: 0,
             connections: BTreeMap::new(),
             failed: BTreeSet::new(),

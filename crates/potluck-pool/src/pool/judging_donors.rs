@@ -86,11 +86,6 @@ impl Pool {
         self.losses.count()
     }
 
-    /// Returns whether one of `donors` was started again after so many losses.
-    pub fn has_restarted(&self, donors: &BTreeSet<DonorId>, after: u64) -> bool {
-        self.losses.has_restarted(donors, after)
-    }
-
     fn worth(&self, id: DonorId, donor: &KnownDonor, now: Tick) -> Worth {
         let live = self.donors.is_live(id, now, &self.limits);
         let compared =
@@ -285,11 +280,6 @@ impl Pool {
     /// Returns how many chunks a donor holds that the catalog does not know.
     pub fn unclaimed(&self, donor: DonorId) -> u64 {
         self.donors.registration(donor).map_or(0, |registration| registration.unclaimed)
-    }
-
-    /// Returns whether a donor that gives space back has just deleted something.
-    pub fn awaits_removal(&self, donor: DonorId, removed: &[ChunkName]) -> bool {
-        !removed.is_empty() && self.giving(donor).is_some()
     }
 
     /// Returns the donors that are not trusted, each with why.

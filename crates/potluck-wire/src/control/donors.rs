@@ -268,14 +268,6 @@ pub struct Heartbeat {
     pub sessions: Packed<SessionId>,
 }
 
-impl Heartbeat {
-    /// Leaves out the changes of chunks, because the manager has them already.
-    pub fn forget_changes(&mut self) {
-        (self.added, self.removed, self.sound) = Default::default();
-        (self.spoiled, self.unreadable) = Default::default();
-    }
-}
-
 /// The result of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
