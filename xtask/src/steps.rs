@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_fails_the_whole_and_the_rest_still_runs() {
+    fn failed_step_fails_the_run_and_later_steps_still_run() {
         let mut steps = Steps::new();
         assert!(!steps.run("bad", || Err("broken".into())));
         assert!(steps.run("good", || Ok(String::new())));

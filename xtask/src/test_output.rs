@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failing_test_printed_is_kept_and_nothing_else() {
+    fn only_output_of_failing_tests_is_kept() {
         let mut tally = Tally::default();
         let printed = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\n\npanicked at 'x'\nleft: 1\n\n\
                        failures:\n    a\n\ntest result: FAILED. 2 passed; 1 failed\ntest b ... ok\n";

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_forgot_the_leases_takes_any_version_for_open_until_readers_have_spoken_a5() {
+    fn versions_count_as_open_after_restart_until_leases_are_renewed_a5() {
         let leases = Leases::default();
         let (open, closed) = (VersionId(7), VersionId(8));
         leases.are_forgotten(100);

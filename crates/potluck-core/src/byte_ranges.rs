@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_is_named_as_far_as_it_is_in_the_way() {
+    fn conflicting_ranges_are_clipped_to_the_request() {
         let mut ranges = ByteRanges::default();
         ranges.add(10..20, 'a');
         ranges.add(20..30, 'b');

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_into_a_room_takes_no_more_than_that_room_and_a_block_more_does_not_fit() {
+    fn largest_payload_that_fits_a_budget_is_exact_to_a_block() {
         for chunk_size in [64 << 10, 1 << 20, (4 << 20) + 16, MAX_CHUNK] {
             let full = disk_bytes_of_chunks(chunk_size.into(), chunk_size);
             for room in [0, 1, BLOCK, 5 * BLOCK + 1, full - 1, full, full + BLOCK, 3 * full - 1] {

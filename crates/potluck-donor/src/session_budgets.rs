@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_members_keep_very_many_sessions_open_others_have_theirs() {
+    fn members_with_many_sessions_do_not_evict_those_of_others() {
         /// The sessions that a manager lets a member have.
         const OF_MEMBER: u64 = 4096;
         let tickets = SessionTickets::default();

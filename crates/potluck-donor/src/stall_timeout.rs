@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_disk_takes_is_not_the_peers_fault() {
+    fn own_disk_time_does_not_count_as_peer_stall() {
         let clock = Arc::new(Hand::default());
         let mut timeout = StallTimeout::new(clock.clone());
         timeout.expect(Phase::Body);

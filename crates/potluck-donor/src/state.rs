@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_may_be_damaged_and_the_key_stays() {
+    fn damaged_manager_state_file_keeps_the_donor_key() {
         let dir = tempfile::tempdir().expect("a directory");
         let entropy = SeededEntropy::new(1);
         let load_as =

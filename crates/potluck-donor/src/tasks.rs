@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waited_for_another_manager_takes_no_task_of_the_next() {
+    async fn tasks_waiting_for_an_earlier_manager_are_dropped() {
         let mut queue = Queue::new(1);
         let before = queue.enter(Task { number: 1, work: Work::Describe });
         queue.clear();

@@ -56,7 +56,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_over_is_taken_in_order_and_what_was_said_again_is_not_over() {
+    fn deadlines_expire_in_order_and_renewed_ones_do_not() {
         let at = |seconds| Tick::default() + Duration::from_secs(seconds);
         let mut deadlines = Deadlines::default();
         deadlines.set('a', at(5));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_owner_with_many_donors_one_has_a_turn_when_others_want_one() {
+    fn inventory_turns_are_fair_between_owners() {
         let turns = InventoryTurns::default();
         for donor in (1..=AT_ONCE as u32).map(DonorId) {
             drop(turns.take(donor, MemberId(1), LIFE, at(0)).expect("nobody else asks"));

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_where_a_donor_says_that_it_is_only_admins_and_itself_are_told() {
+    fn status_shows_address_impostors_to_admins_and_the_donor_only() {
         let refused = "10.10.0.1:22: Connection refused";
         let told = |reader: StatusReader| {
             let donor = |number, unreachable: Option<&str>| DonorStatus {

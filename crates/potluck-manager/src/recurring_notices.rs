@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_somebody_does_is_told_a_few_times_a_minute_and_counted_beyond_that() {
+    fn recurring_notices_are_rate_limited_and_counted() {
         let (notices, ada, bert) = (RecurringNotices::default(), MemberId(1), MemberId(2));
         let tells = |what, by, second| notices.tells(what, by, 2, at(second));
         for second in 0..60 {

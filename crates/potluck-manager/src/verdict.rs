@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_needs_somebody_is_not_called_healthy() {
+    fn verdict_is_not_healthy_while_an_alarm_needs_attention() {
         let mut status = pool(&[DonorState::Live], SpaceHealth::default());
         let lost = Alarm::new(AlarmKind::DonorBadCopies, "it lost chunks", "look at its disk");
         status.alarms.push(lost);
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_looked_at_is_not_called_healthy() {
+    fn verdict_is_not_healthy_before_the_first_scan() {
         let mut status = pool(&[DonorState::Live, DonorState::Suspect], SpaceHealth::default());
         for (number, donor) in (1..).zip(&mut status.donors) {
             donor.donor = DonorId(number);

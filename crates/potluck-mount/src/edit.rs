@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_lies_over_what_was_there_and_what_was_cut_off_does_not_come_back() {
+    fn edit_overlays_writes_and_truncated_bytes_stay_gone() {
         let dir = tempfile::tempdir().expect("a directory");
         let spool = Arc::new(Spool::new(dir.path().into(), 1000));
         let mut edit = Edit { kept: 100, size: 100, ..Edit::empty(&spool) };

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_a_directory_moves_with_it_and_what_was_replaced_has_no_path() {
+    fn renamed_directory_moves_its_inodes_and_unlinks_the_replaced() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let dir = inodes.of(ROOT, "a");
         let file = inodes.of(dir, "f");

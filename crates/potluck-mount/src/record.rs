@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_kept_until_a_file_of_that_name_is_published_or_removed() {
+    fn failed_publication_is_recorded_until_the_name_is_published_or_removed() {
         let fixture = Fixture::new();
         let record = fixture.take();
         for name in ["a", "b", "b", "removed"] {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_all_files_does_not_wait_for_later_ones() {
+    async fn write_behind_barrier_ignores_later_files() {
         let behind = Arc::new(WriteBehind::default());
         let first = behind.add(1, 1).await;
         let mut all = Box::pin(behind.all_published());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_to_be_published_is_bounded() {
+    async fn write_behind_queue_is_bounded() {
         let behind = Arc::new(WriteBehind::default());
         let mut files = Vec::new();
         for _ in 0..PERMITS {

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withdrawn_counts_no_more_and_the_rest_is_not_gone_through_for_it() {
+    fn withdrawing_offers_is_counted_without_walking_the_rest() {
         let mut offered = OfferedChunks::default();
         let names: Vec<ChunkName> = (0..1000).map(chunk).collect();
         offered.add(WRITER, &names);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_offered_before_a_restart_is_neither_open_nor_proved() {
+    fn offers_before_a_restart_are_neither_open_nor_committed() {
         let mut offered = OfferedChunks::default();
         let names: Vec<ChunkName> = (0..10).map(chunk).collect();
         offered.resume(WRITER, &names);

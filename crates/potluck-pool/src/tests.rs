@@ -486,7 +486,7 @@ fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
 }
 
 #[test]
-fn what_the_catalog_no_longer_condemns_is_not_ordered_d5() {
+fn chunks_no_longer_condemned_get_no_delete_order_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     send_heartbeat(&mut pool, 1, 7, 1, 0.0);
@@ -560,7 +560,7 @@ fn a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared_d6() {
 }
 
 #[test]
-fn what_arrives_during_an_inventory_is_not_missing_d6() {
+fn chunks_arriving_during_an_inventory_are_not_missing_d6() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);

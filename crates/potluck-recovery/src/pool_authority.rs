@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_earlier_authority_says_counts_until_the_change_ends_x6() {
+    fn previous_authority_is_trusted_until_rotation_ends_x6() {
         let (_dir, state) = pool();
         let authority = load(&state);
         let old = authority.ca();

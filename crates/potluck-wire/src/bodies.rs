@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_send_bodies_at_once_they_stay_within_the_budget() {
+    async fn concurrent_request_bodies_stay_within_the_budget() {
         let bodies = Bodies::default();
         let sending = (0..4000).map(|owner| bodies.read(body(SHORT), Some(owner), LARGEST));
         let read = futures_util::future::join_all(sending).await;
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_too_long_for_memory_is_told_to_try_again() {
+    async fn body_memory_wait_times_out_with_retry() {
         let bodies = Bodies::default();
         let _first = bodies.read(body(SHORT + 1), ONE, LARGEST).await.expect("read");
         let refused = bodies.read(body(SHORT + 1), ONE, LARGEST).await.expect_err("no turn");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_for_its_sender_is_refused() {
+    async fn bodies_over_the_sender_limit_are_refused() {
         let bodies = Bodies::default();
         assert!(bodies.read(body(OF_A_STRANGER + 1), None, LARGEST).await.is_err());
         assert!(bodies.read(body(OF_A_STRANGER), None, LARGEST).await.is_ok());

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_answers_only_a_few_addresses_of_the_own_pool_and_network_are_tried() {
+    fn mdns_answers_are_filtered_by_pool_and_network() {
         let (ours, others) = (Digest([1; 32]), Digest([2; 32]));
         let networks = [network()];
         let mut nearby = Nearby::default();

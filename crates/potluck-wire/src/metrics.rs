@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_exposition_serves_everybody_for_a_second() {
+    fn metrics_exposition_is_cached_for_a_second() {
         let cached = CachedMetrics::default();
         let at = Tick::from_secs;
         assert_eq!(cached.good(at(5)), None);

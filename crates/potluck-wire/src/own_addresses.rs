@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_owner_says_replaces_the_guess_and_a_single_place_to_listen_is_told_alone() {
+    async fn advertised_addresses_override_guessed_ones() {
         let net = crate::net::SystemNet;
         let told = async |listen: &str, advertise: &[&str]| {
             let advertise: Vec<_> = advertise.iter().map(|one| one.to_string()).collect();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_declines_interrupts_nothing() {
+    fn declining_a_prompt_interrupts_nothing() {
         assert!(["y\n", " Yes \n"].iter().all(|answer| decided(answer, "").is_ok()));
         for answer in ["", "\n", "n\n", "yesterday\n"] {
             let why = decided(answer, "add -y").expect_err("declined");

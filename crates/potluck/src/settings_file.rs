@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_said_with_its_line_its_key_and_what_may_be_meant() {
+    fn settings_file_errors_name_line_key_and_suggestion() {
         for (daemon, text, said) in [
             (
                 Daemon::Manager,

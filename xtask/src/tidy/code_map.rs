@@ -79,7 +79,7 @@ mod tests {
     const CODE: (&str, &str) = ("crates/potluck-pool/src/pool/shares.rs", "pub fn plan_all() {}\n");
 
     #[test]
-    fn what_is_there_is_fine() {
+    fn existing_paths_pass() {
         let map = "`pool/pool/{shares}`, `pool/pool`, `~/x`, `POST /v1/NAME`, `a/b`\n\
                    [`plan_all`](crates/potluck-pool/src/pool/shares.rs)\n";
         assert_eq!(shown(&stale(&Tree::planted(&[(MAP, map), CODE]))), [""; 0]);

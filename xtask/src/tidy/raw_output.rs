@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_writes_by_itself_is_found_outside_tests_and_the_places_that_escape() {
+    fn raw_prints_are_found_outside_tests_and_allowed_places() {
         let tree = Tree::planted(&[
             ("crates/p/src/a.rs", "println!(\"{name}\");\n// println!()\n#[cfg(test)]\nprint!()"),
             ("crates/p/src/b.rs", "use std::io;\nlet out = io::stdout().lock();\n"),

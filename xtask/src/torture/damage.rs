@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_damage() {
+    fn missing_file_is_no_damage() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("a");
         let mut chance = Chance::new(1, "damage");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_gone() {
+    fn removed_files_are_gone() {
         let mut files = Files::default();
         files.wrote("a", Some(OLD));
         files.wrote("a", None);

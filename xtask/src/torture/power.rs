@@ -124,11 +124,11 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_was_not_synced_is_gone_after_a_power_cut() {
+    fn unsynced_writes_are_lost_in_a_power_cut() {
         let dir = tempfile::tempdir().expect("a directory");
         let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));
         let Some(disk) = PowerDisk::mount(image, &mount, 16 << 20).expect("a disk") else {
-            let name = "what_was_not_synced_is_gone_after_a_power_cut";
+            let name = "unsynced_writes_are_lost_in_a_power_cut";
             let line = format!("SKIPPED {name}: mounting takes root and loop devices\n");
             std::io::stderr().write_all(line.as_bytes()).expect("said");
             return;

@@ -24,7 +24,7 @@ use potluck_core::quota::{Quota, QuotaOf};
 use potluck_wire::token::Role;
 
 #[test]
-fn of_checkpoints_that_have_ended_a_member_has_so_many_known_at_once() {
+fn ended_checkpoints_kept_per_member_are_bounded() {
     let fixture = Fixture::new();
     let db = fixture.db.begin().expect("a transaction");
     let drawn = |number: u16| {

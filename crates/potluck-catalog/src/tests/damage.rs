@@ -185,7 +185,7 @@ fn a_damaged_record_keeps_no_file_from_being_removed_or_replaced_and_no_trash_fr
 }
 
 #[test]
-fn what_cannot_be_let_go_holds_up_nothing_that_is_due_behind_it() {
+fn damaged_kept_version_does_not_block_expiry_of_later_ones() {
     let mut fixture = Fixture::new();
     let keeps = Override { trash: Some("1h".parse().expect("a time")), ..Override::default() };
     policy_changes::set(&fixture.db, &path("pot://lab"), &keeps).expect("set");

@@ -72,7 +72,7 @@ impl ChangeListener for HeardChanges {
 }
 
 #[test]
-fn what_was_rolled_back_is_not_told() {
+fn rolled_back_changes_notify_no_watch() {
     let fixture = Fixture::new();
     let catalog =
         Catalog::open(&fixture.file(), Offload::Inline, ReadClock::by(0)).expect("opened");

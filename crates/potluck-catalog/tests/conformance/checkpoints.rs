@@ -67,8 +67,7 @@ fn staged(open: &OpenCheckpoint, below: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_staged_is_seen_by_nobody_until_the_commit_puts_it_in_the_place_of_what_was_there()
-{
+async fn staged_files_are_invisible_until_commit_replaces_the_directory() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/run/step/old", &[1], &[1])).await;
     stage.put(file("pot://lab/run/step/a", &[2], &[1])).await;
@@ -224,7 +223,7 @@ async fn names_of_staging_directories_are_made_moved_and_removed_by_checkpoints_
 }
 
 #[tokio::test]
-async fn what_is_staged_is_kept_by_the_policy_of_the_target_which_goes_on_there() {
+async fn staged_files_inherit_the_policy_of_the_target_directory() {
     let copies = |copies| Override { copies: Some(copies), ..Override::default() };
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/step/d/x", &[1, 2], &[1, 2, 3])).await;
@@ -467,7 +466,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
 }
 
 #[tokio::test]
-async fn what_is_staged_comes_under_the_quota_of_its_space() {
+async fn staged_files_count_against_the_space_quota() {
     let mut stage = Stage::new().await;
     let quota = Quota { bytes: Some(2000), files: None };
     stage.catalog.set_quota(QuotaOf::Space("lab".into()), quota).await.expect("set");

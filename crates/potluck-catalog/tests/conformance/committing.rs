@@ -152,7 +152,7 @@ async fn files_and_directories_do_not_take_each_others_place() {
 }
 
 #[tokio::test]
-async fn what_was_committed_is_there_after_reopening_d1() {
+async fn committed_files_survive_reopening_the_catalog_d1() {
     let mut stage = Stage::new().await;
     let version = stage.put(file("pot://lab/dir/a", &[1, 2], &[1, 2])).await;
     let stage = stage.reopen().await;

@@ -180,7 +180,7 @@ async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holde
 }
 
 #[tokio::test]
-async fn whoever_lost_one_copy_in_twenty_is_found_by_a_day_of_draws_999_times_in_1000_r2() {
+async fn daily_audit_sample_detects_five_percent_loss_r2() {
     /// The number of challenges of one donor in a day: a tenth of all donors is challenged each minute.
     const CHALLENGES: i32 = 24 * 60 / 10;
     const DRAWS: u64 = 8000;

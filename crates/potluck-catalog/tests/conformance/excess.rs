@@ -156,7 +156,7 @@ async fn a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not
 }
 
 #[tokio::test]
-async fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
+async fn immediate_give_back_loses_only_listed_files() {
     let mut stage = Stage::new().await;
     let listed = stage.put_copies("pot://lab/listed", 1, &[1], 1).await;
     // One file becomes visible only after the list was made, and of another both owners leave.
@@ -205,7 +205,7 @@ async fn a_group_loses_at_once_only_what_it_can_be_read_without() {
 }
 
 #[tokio::test]
-async fn what_may_be_lost_is_remembered_until_it_is_called_off() {
+async fn agreed_losses_are_remembered_until_cancelled() {
     let stage = Stage::new().await;
     let lose = vec![VersionId(3), VersionId(u64::from(u32::MAX) + 7)];
     let goal = Goal { start: 9, at_once: true, lose };

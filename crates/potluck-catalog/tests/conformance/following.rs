@@ -97,7 +97,7 @@ async fn files_that_are_replaced_copied_and_removed_are_followed_no_further() {
 }
 
 #[tokio::test]
-async fn what_is_followed_is_found_in_its_space_where_a_path_leads_to_it() {
+async fn followed_versions_are_found_while_a_path_leads_to_them() {
     let mut stage = Stage::new().await;
     let policy = Policy { sealed: false, ..Policy::default() };
     stage.catalog.create_space(new_space("attic", policy, None), None, 0).await.expect("made");
@@ -142,7 +142,7 @@ async fn parts_are_followed_once_their_file_is_visible() {
 }
 
 #[tokio::test]
-async fn of_a_file_those_units_are_read_alone_that_are_asked_for() {
+async fn reading_units_of_a_file_returns_only_those_asked_for() {
     let mut stage = Stage::new().await;
     let on: [&[u32]; 9] = [&[1], &[2], &[3], &[4], &[5], &[6], &[7], &[8], &[9]];
     let chunks: Vec<(u64, &[u32])> = (1..).zip(on).collect();

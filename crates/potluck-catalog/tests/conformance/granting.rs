@@ -44,7 +44,7 @@ async fn members(stage: &Stage, add: Vec<MemberId>, remove: Vec<MemberId>) -> Re
 }
 
 #[tokio::test]
-async fn whoever_makes_a_space_has_all_rights_in_it_and_others_have_none() {
+async fn space_creator_has_all_rights_and_others_none() {
     let stage = Stage::new().await;
     let (ada, bert) = (stage.join("ada", 1).await, stage.join("bert", 2).await);
     space_of(&stage, "own", ada, None).await.expect("made");
@@ -82,7 +82,7 @@ async fn rights_of_a_member_of_their_groups_and_of_everyone_add_up() {
 }
 
 #[tokio::test]
-async fn nothing_is_granted_to_who_is_not_there() {
+async fn grants_to_unknown_members_are_refused() {
     let stage = Stage::new().await;
     let ada = stage.join("ada", 1).await;
     let nobody = Grantee::Member(MemberId(77));
@@ -113,7 +113,7 @@ async fn no_group_has_the_name_of_a_member_and_no_member_that_of_a_group() {
 }
 
 #[tokio::test]
-async fn what_was_granted_to_or_in_what_is_gone_is_not_found_again_under_its_name() {
+async fn grants_do_not_apply_to_a_new_member_or_space_of_the_same_name() {
     let stage = Stage::new().await;
     let ada = stage.join("ada", 1).await;
     grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");

@@ -58,7 +58,7 @@ async fn a_join_whose_answer_was_lost_is_answered_again_until_its_token_expires(
 }
 
 #[tokio::test]
-async fn what_a_removed_donor_had_is_forgotten_a_part_at_a_time_and_nothing_else() {
+async fn removed_donor_copies_are_forgotten_in_bounded_steps() {
     let mut stage = with_token().await;
     let Certified { member, .. } = join(&stage, 1, ISSUED).await.expect("joined");
     let (gone, other) = (member.id.0, member.id.0 + 1);

@@ -92,7 +92,7 @@ async fn a_version_that_is_replaced_is_kept_seen_by_no_listing_and_made_current_
 }
 
 #[tokio::test]
-async fn who_replaced_a_file_and_when_is_told() {
+async fn history_lists_who_replaced_a_file_and_when() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -205,7 +205,7 @@ async fn a_tree_that_was_removed_comes_back_whole_with_its_versions_and_its_poli
 }
 
 #[tokio::test]
-async fn what_is_there_is_never_replaced_by_what_was_removed() {
+async fn undelete_never_replaces_an_existing_entry() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "none", Some("1h")).await;
     let first = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -295,7 +295,7 @@ async fn a_file_that_another_is_renamed_over_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_kept_counts_in_the_quota_so_that_a_new_version_needs_room_beside_the_old() {
+async fn kept_versions_count_against_the_quota() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -330,7 +330,7 @@ async fn only_what_is_below_the_path_that_is_named_is_let_go() {
 }
 
 #[tokio::test]
-async fn nobody_writes_where_versions_are_kept() {
+async fn writes_to_the_hidden_history_directory_are_refused() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;

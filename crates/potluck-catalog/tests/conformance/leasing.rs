@@ -45,7 +45,7 @@ async fn reap(stage: &Stage, now_ms: u64) {
 }
 
 #[tokio::test]
-async fn what_a_reader_has_open_is_kept_whatever_becomes_of_its_name_until_its_lease_ends_a5() {
+async fn open_versions_are_kept_until_their_read_lease_ends_a5() {
     for loss in [Loss::Removed, Loss::RemovedWithItsTree, Loss::Replaced, Loss::ReplacedByAMove] {
         let (stage, version) = lost(loss).await;
         let is_used = async |now_ms: u64| {
@@ -67,8 +67,7 @@ async fn what_a_reader_has_open_is_kept_whatever_becomes_of_its_name_until_its_l
 }
 
 #[tokio::test]
-async fn what_may_be_open_since_before_leases_were_forgotten_is_kept_until_readers_have_spoken_a5()
-{
+async fn replaced_versions_are_kept_after_restart_until_leases_are_renewed_a5() {
     for is_open in [true, false] {
         let mut stage = Stage::new().await;
         let version = stage.put(file("pot://lab/a", &[1], &[1])).await;

@@ -251,7 +251,7 @@ async fn directories_above_a_checkpoint_count_in_a_quota_when_it_begins_and_at_i
 }
 
 #[tokio::test]
-async fn what_a_snapshot_shows_of_a_replaced_file_leaves_less_of_a_quota() {
+async fn snapshot_versions_count_against_the_quota() {
     let mut stage = Stage::new().await;
     store(&mut stage, vec![sized("pot://lab/d/a", 2)]).await.expect("stored");
     let taken = stage.catalog.take_snapshot(path("pot://lab/d"), "s".into(), when(1)).await;

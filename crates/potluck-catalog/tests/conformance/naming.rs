@@ -146,7 +146,7 @@ fn long_path(top: &str, bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn what_would_make_a_path_too_long_is_refused() {
+async fn renames_that_make_a_path_too_long_are_refused() {
     let mut stage = Stage::new().await;
     let long = file(&long_path("pot://lab/b", 4090), &[1], &[1]);
     assert!(stage.commit(vec![long]).await.iter().all(Result::is_ok));

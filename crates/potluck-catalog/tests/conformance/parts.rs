@@ -159,7 +159,7 @@ async fn parts_of_a_session_that_ends_are_taken_apart_one_by_one() {
 }
 
 #[tokio::test]
-async fn what_ended_parts_share_with_a_removed_file_is_unused_only_since_that_was_removed() {
+async fn chunks_shared_with_ended_parts_are_unused_since_the_file_went() {
     let mut stage = Stage::new().await;
     put_all(&mut stage, in_parts("pot://lab/read", 1, 5..6, &[1])).await;
     let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1]);
@@ -320,7 +320,7 @@ async fn a_page_of_files_ends_inside_a_file_and_goes_on_there() {
 }
 
 #[tokio::test]
-async fn what_a_scan_finds_of_the_parts_of_a_file_holds_for_the_file() {
+async fn scan_findings_of_parts_apply_to_the_whole_file() {
     let mut stage = Stage::new().await;
     put_all(&mut stage, in_parts("pot://lab/large", 0, 0..CHUNKS, &[1])).await;
     let stat = async |stage: &Stage| {

@@ -149,7 +149,7 @@ async fn files_follow_the_policy_set_above_them_unless_one_below_decides() {
 }
 
 #[tokio::test]
-async fn what_was_made_for_an_earlier_goal_is_nobodys_when_the_goal_changes() {
+async fn copies_made_for_an_earlier_policy_become_unused() {
     let mut stage = Stage::new().await;
     let version = stage.put(file("pot://lab/a", &[1, 2], &[1, 2])).await;
     let aim = async |stage: &Stage, over| {

@@ -41,7 +41,7 @@ async fn account(stage: &Stage, now_ms: u64) {
 }
 
 #[tokio::test]
-async fn what_an_aborted_session_wrote_is_reclaimed_from_all_donors_that_tell_of_it_d2() {
+async fn aborted_session_chunks_are_reclaimed_from_every_reporting_donor_d2() {
     let mut stage = Stage::new().await;
     let names: Vec<_> = (0..3).map(chunk).collect();
     let asked = Arc::new(names.clone());
@@ -139,7 +139,7 @@ async fn references_of_what_is_removed_end_step_by_step() {
 }
 
 #[tokio::test]
-async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
+async fn offered_chunks_are_known_after_a_power_cut_d2() {
     let stage = Stage::new().await;
     let catalog = &stage.catalog;
     // A note about a donor waits for the next commit that reaches the disk, so it shows whether there was one.
@@ -167,7 +167,7 @@ async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
 }
 
 #[tokio::test]
-async fn what_an_ended_session_offered_is_a_row_a_name_and_none_a_donor() {
+async fn offers_of_an_ended_session_cost_one_row_a_chunk() {
     let stage = Stage::new().await;
     offered_and_ended(&stage, (0..5000).map(chunk).collect(), 0).await;
     let stats = stage.catalog.stats(Default::default()).await.expect("counted");
@@ -206,7 +206,7 @@ async fn a_late_write_of_an_ended_session_is_reclaimed_too_d2() {
 }
 
 #[tokio::test]
-async fn nothing_in_use_is_condemned_and_a_new_use_ends_the_wait_d5() {
+async fn chunks_in_use_are_not_condemned_and_new_use_cancels_gc_d5() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1])).await;
     stage.catalog.condemn(vec![chunk(1)], u64::MAX >> 1).await.expect("asked");
@@ -283,7 +283,7 @@ async fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
 }
 
 #[tokio::test]
-async fn what_only_donors_that_left_have_needs_no_order_and_is_forgotten() {
+async fn chunks_only_on_removed_donors_are_forgotten_without_orders() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
     stage.remove("pot://lab/a", 10).await;
@@ -316,7 +316,7 @@ async fn what_only_donors_that_left_have_needs_no_order_and_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_an_interrupted_upload_left_is_kept_for_the_session_that_goes_on_with_it() {
+async fn interrupted_upload_chunks_are_kept_for_the_resuming_session() {
     let mut stage = Stage::new().await;
     offered_and_ended(&stage, vec![chunk(1), chunk(2)], 100).await;
     stage.catalog.condemn(vec![chunk(2)], 100).await.expect("condemned");
@@ -329,7 +329,7 @@ async fn what_an_interrupted_upload_left_is_kept_for_the_session_that_goes_on_wi
 }
 
 #[tokio::test]
-async fn what_a_donor_had_in_memory_only_counts_for_no_new_file_once_it_was_started_again_d3() {
+async fn memory_acked_copies_do_not_count_after_a_donor_restart_d3() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/removed", &[1, 2], &[1, 2])).await;
     stage.put(file("pot://lab/stays", &[2], &[])).await;
@@ -361,7 +361,7 @@ async fn what_a_donor_had_in_memory_only_counts_for_no_new_file_once_it_was_star
 }
 
 #[tokio::test]
-async fn what_is_forgotten_by_time_is_forgotten_in_steps_of_bounded_length() {
+async fn expired_rows_are_deleted_in_bounded_steps() {
     let mut stage = Stage::new().await;
     let chunks: Vec<u64> = (0..250).collect();
     stage.put(file("pot://lab/a", &chunks, &[1])).await;

@@ -119,7 +119,7 @@ async fn only_copies_of_the_ack_level_that_was_promised_count_at_the_commit() {
 
 /// A donor may be started again between the check of the receipts and the commit.
 #[tokio::test]
-async fn what_a_donor_acknowledged_before_it_was_started_again_is_not_written_down_d3() {
+async fn receipts_of_an_earlier_incarnation_are_not_recorded_d3() {
     let mut stage = Stage::new().await;
     (stage.asked.may_lower, stage.mirror) = (true, Mirror::ClientAsync);
     stage.asked.over.mirror = Some(stage.mirror);

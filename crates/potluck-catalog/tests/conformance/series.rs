@@ -99,7 +99,7 @@ async fn a_rule_is_of_one_directory_and_no_space_has_one() {
 }
 
 #[tokio::test]
-async fn what_is_pinned_or_being_read_is_never_purged() {
+async fn pinned_and_open_steps_are_never_purged() {
     let stage = series().await;
     stage.set_rule("pot://lab/run", Some(1), None).await;
     stage.catalog.pin(path("pot://lab/run/step-4"), true).await.expect("pinned");
@@ -120,7 +120,7 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
 }
 
 #[tokio::test]
-async fn what_takes_the_place_of_a_pinned_step_is_pinned() {
+async fn replacement_of_a_pinned_step_is_pinned() {
     for versions in ["none", "5"] {
         let mut stage = Stage::new().await;
         let at = |name: &str| format!("pot://lab/run/{name}");
@@ -159,7 +159,7 @@ async fn what_takes_the_place_of_a_pinned_step_is_pinned() {
 }
 
 #[tokio::test]
-async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
+async fn series_step_changed_since_the_look_is_not_purged() {
     let mut stage = series().await;
     for number in 5..=8 {
         stage.step(&format!("step-{number}"), number as i64, number).await;
@@ -185,7 +185,7 @@ async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
 }
 
 #[tokio::test]
-async fn nothing_is_purged_any_more_when_a_step_is_gone_because_of_which_others_may_go() {
+async fn series_purge_stops_when_the_step_that_allowed_it_is_gone() {
     let stage = series().await;
     stage.set_rule("pot://lab/run", Some(1), None).await;
     let mut looked_at = stage.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");

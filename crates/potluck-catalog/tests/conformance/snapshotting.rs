@@ -113,7 +113,7 @@ async fn a_snapshot_shows_what_was_there_whatever_becomes_of_it() {
 }
 
 #[tokio::test]
-async fn what_only_a_snapshot_kept_goes_with_it_and_what_another_shows_stays() {
+async fn deleting_a_snapshot_frees_only_what_no_other_shows() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
     stage.take("pot://lab/d", "one").await;
@@ -152,7 +152,7 @@ async fn an_older_snapshot_keeps_what_a_newer_one_shows_too() {
 }
 
 #[tokio::test]
-async fn what_is_moved_out_of_a_directory_stays_in_its_snapshot_whatever_becomes_of_it_there() {
+async fn entry_moved_out_of_a_directory_stays_in_its_snapshot() {
     let mut stage = tree().await;
     let before = stage.shown("pot://lab/d").await;
     let at = stage.take("pot://lab/d", "one").await;
@@ -178,7 +178,7 @@ async fn what_is_moved_out_of_a_directory_stays_in_its_snapshot_whatever_becomes
 }
 
 #[tokio::test]
-async fn what_is_moved_to_where_a_checkpoint_is_staged_stays_in_its_snapshot() {
+async fn entry_moved_into_a_staging_directory_stays_in_its_snapshot() {
     for commits in [true, false] {
         let mut stage = tree().await;
         let before = stage.shown("pot://lab").await;
@@ -251,7 +251,7 @@ async fn a_directory_that_a_snapshot_shows_is_not_merged_into_another() {
 }
 
 #[tokio::test]
-async fn what_two_moves_put_beside_its_directory_stays_in_a_snapshot_when_both_are_taken_apart() {
+async fn entry_moved_twice_stays_in_its_snapshot_after_both_removals() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/f", &[1], &[1])).await;
     stage.put(file("pot://lab/d/sub/g", &[2], &[1])).await;
@@ -308,7 +308,7 @@ async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_another_took_i
 }
 
 #[tokio::test]
-async fn what_two_snapshots_show_in_two_directories_stays_in_one_when_the_other_is_gone() {
+async fn version_in_two_snapshots_survives_deleting_one() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
     stage.take("pot://lab/d", "one").await;
@@ -413,7 +413,7 @@ async fn a_removed_directory_takes_its_snapshots_along_and_brings_them_back() {
 }
 
 #[tokio::test]
-async fn nobody_changes_what_a_snapshot_shows() {
+async fn snapshots_are_read_only() {
     let mut stage = tree().await;
     let at = stage.take("pot://lab/d", "one").await;
     let inside = format!("{at}/sub/b");
@@ -439,7 +439,7 @@ async fn nobody_changes_what_a_snapshot_shows() {
 }
 
 #[tokio::test]
-async fn what_a_snapshot_shows_is_copied_inside_the_pool() {
+async fn snapshot_entries_can_be_copied_inside_the_pool() {
     let stage = tree().await;
     let at = stage.take("pot://lab/d", "one").await;
     stage.remove("pot://lab/d/sub", 4).await;

@@ -60,7 +60,7 @@ async fn heard() -> (Stage, Arc<Noted>) {
 }
 
 #[tokio::test]
-async fn whoever_listens_is_told_of_each_name_that_changed_before_its_caller_is() {
+async fn watches_hear_of_a_change_before_its_caller_does() {
     let (mut stage, noted) = heard().await;
     stage.put(file("pot://lab/a/b/f", &[1], &[1])).await;
     let made = ["pot://lab/a", "pot://lab/a/b", "pot://lab/a/b/f"];
@@ -99,7 +99,7 @@ async fn whoever_listens_is_told_of_each_name_that_changed_before_its_caller_is(
 }
 
 #[tokio::test]
-async fn what_did_not_happen_and_what_changes_no_name_is_not_told() {
+async fn failed_and_nameless_changes_notify_no_watch() {
     let (mut stage, noted) = heard().await;
     let refused = stage.catalog.make_directory(path("pot://lab/no/d"), false, MADE).await;
     assert_eq!(refused, Err(Error::NoEntry(path("pot://lab/no"))));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_is_forgotten_first() {
+    fn least_recently_used_chunk_is_evicted_first() {
         let recent = RecentSegments::new(3 << 16);
         let run = |chunk: u8, segments| SegmentRun {
             chunk: ChunkName([chunk; 32]),

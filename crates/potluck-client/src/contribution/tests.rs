@@ -44,7 +44,7 @@ fn an_index_is_read_as_it_was_written_and_lies_inside_its_contribution() {
 }
 
 #[test]
-fn what_was_written_later_lies_over_what_was_before_and_gaps_are_those_of_the_version_before() {
+fn later_writes_win_and_gaps_show_the_base_version() {
     let mut composition = Composition::of_version(12);
     composition.add(&index(&[(2, 6, 0), (4, 2, 6)])).expect("its own bytes");
     composition.add(&index(&[(20, 5, 0)])).expect("other bytes");

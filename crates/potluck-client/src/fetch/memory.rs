@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_waited_for_is_read_though_others_keep_all_that_is_read_ahead() {
+    async fn demanded_reads_get_memory_despite_readahead() {
         let memory = ReadMemory::new(64 << 20);
         let need = Need { bytes: 4 << 20, worth: 32 << 20 };
         let kept: Vec<_> = std::iter::from_fn(|| memory.try_ahead(need)).collect();

@@ -242,7 +242,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn nothing_of_a_tree_goes_through_a_link_in_it() {
+    fn tree_download_does_not_follow_symlinks() {
         let dir = tempfile::tempdir().expect("a directory");
         let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
         fs::create_dir_all(root.join("real")).expect("made");

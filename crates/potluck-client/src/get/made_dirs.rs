@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_above_any_of_many_files_goes_if_it_is_empty() {
+    fn empty_parent_directories_are_removed_after_a_failed_download() {
         let root = tempfile::tempdir().expect("a directory");
         let at = |name: &str| root.path().join(name);
         let mut made = MadeDirs::default();

@@ -125,7 +125,7 @@ fn no_more_routes_are_told_than_a_donor_remembers() {
 }
 
 #[test]
-fn of_a_donor_with_long_addresses_those_are_told_that_fit_a_route() {
+fn route_lists_only_addresses_that_fit_a_frame() {
     let host = ["h".repeat(63), "i".repeat(63), "j".repeat(63), "k".repeat(57)].join(".");
     let address = |port: u32| format!("{host}:{port}").parse::<Address>().expect("an address");
     let all: Vec<Address> = (7701..7709).map(address).collect();

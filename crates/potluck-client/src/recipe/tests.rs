@@ -75,7 +75,7 @@ fn sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space_i1(
 }
 
 #[test]
-fn what_a_read_takes_is_a_chunk_or_a_group_however_large_the_file() {
+fn read_unit_is_one_chunk_or_group_at_any_file_size() {
     let file = opened(&[4 << 20, 4 << 20, 1000], true);
     let stored = 4 << 20;
     assert_eq!(largest(&file), (stored, stored));

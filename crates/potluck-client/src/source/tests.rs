@@ -185,7 +185,7 @@ fn fed(len: usize) -> Input {
 }
 
 #[tokio::test]
-async fn what_a_writer_feeds_is_cut_as_a_stream_is_and_takes_no_larger_buffers_than_it_needs() {
+async fn fed_bytes_are_cut_like_a_stream_in_right_sized_buffers() {
     for len in [0, 1, INLINE_MAX as usize, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5] {
         let stream = Input::Stream(Box::new(io::Cursor::new(content(len))));
         let cut = cut_all(vec![item("fed", fed(len)), item("stream", stream)], None).await;

@@ -85,7 +85,7 @@ mod tests {
     use potluck_wire::error::{ErrorKind, code};
 
     #[test]
-    fn what_is_stored_later_than_it_is_visible_has_two_rates_and_what_is_not_stored_one() {
+    fn write_behind_report_has_separate_visible_and_stored_rates() {
         let (visible_after, stored_after) = (Duration::from_secs(2), Duration::from_secs(5));
         let mut report =
             PutReport { data: 100, visible_after, stored_after, ..PutReport::default() };
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_in_the_middle_is_told_what_was_stored_before() {
+    fn no_space_report_says_how_much_was_stored() {
         let path: PoolPath = "pot://lab/a".parse().expect("a path");
         let failure = || Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "the pool is full");
         let mut report = PutReport::default();

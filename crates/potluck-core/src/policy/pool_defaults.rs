@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_space_is_told_follows_no_longer() {
+    fn explicitly_set_policy_fields_do_not_follow_pool_defaults() {
         let told = |over: Override| untold().with(&over).expect("a policy");
         let copies = told(Redundancy::Copies(3).into());
         assert_eq!(

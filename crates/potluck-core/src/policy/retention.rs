@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_kept_as_versions_are_unless_something_else_is_said_of_it() {
+    fn trash_retention_defaults_to_version_retention() {
         let of = |versions: &str, trash: Option<&str>| {
             let trash = trash.map(|trash| trash.parse().expect("a time"));
             Retention::of(versions.parse().expect("versions"), trash).removed.to_string()

@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_left_is_cut_into_one_group_of_even_chunks(
+    fn last_group_is_cut_into_even_chunks(
         ec in ec(), shift in 16..27_u32, left in 1..1_u64 << 40, small: bool,
     ) {
         let chunk = 1 << shift;

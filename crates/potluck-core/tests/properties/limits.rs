@@ -37,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn what_to_keep_free_reads_back_as_written(keep in keep_free()) {
+    fn keep_free_setting_round_trips(keep in keep_free()) {
         prop_assert_eq!(keep.to_string().parse(), Ok(keep));
     }
 

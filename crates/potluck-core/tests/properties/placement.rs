@@ -90,7 +90,7 @@ fn stored_one_by_one(pool: &[Candidate], request: &PlacementRequest, file: u64) 
 }
 
 #[test]
-fn what_is_called_free_can_be_stored_with_its_copies() {
+fn reported_free_space_can_be_filled_with_all_copies() {
     const MIB: u64 = 1 << 20;
     let pool = frees(&[100 * MIB, 150 * MIB, 3072 * MIB]);
     let request = |copies| request(0, MIB as u32, 3, copies);
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_called_free_is_reached_where_it_is_scarce(
+    fn reported_free_space_is_reachable_when_scarce(
         rooms in prop::collection::vec(0..2000_u64, 1..8), width in 1..9_u32, copies in 1..4_u32,
         file in 1..40_u64,
     ) {

@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_unit_tolerates_it_survives(
+    fn unit_survives_any_loss_it_is_said_to_tolerate(
         shards in shards(), need in 1_usize..4, dead in prop::collection::btree_set(0_u32..5, 0..5),
     ) {
         let judged = judge(need, &slices(&shards));
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_unit_tolerates_now_it_survives_without_those_that_are_silent(
+    fn unit_survives_tolerated_loss_without_silent_donors(
         shards in shards(), need in 1_usize..4, dead in prop::collection::btree_set(0_u32..5, 0..5),
     ) {
         let judged = judge(need, &slices(&shards));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_the_same_under_the_same_number() {
+    fn resent_change_batch_is_identical_to_the_first() {
         let mut changes = HeldChanges::default();
         assert_eq!(changes.batch().number, 1);
         changes.push(added(1));

@@ -75,7 +75,7 @@ fn a_chunk_whose_segment_hashes_are_spoiled_is_quarantined() {
 }
 
 #[test]
-fn what_is_no_regular_file_in_a_chunks_place_is_spoiled_and_nobody_waits_for_it() {
+fn special_file_in_place_of_a_chunk_counts_as_spoiled() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let replace: [fn(&Path); 3] = [
@@ -267,7 +267,7 @@ fn an_unreadable_chunk_is_quarantined_and_its_room_stays_taken() {
 }
 
 #[test]
-fn what_is_asked_while_the_store_is_gone_changes_nothing() {
+fn requests_during_a_missing_store_change_nothing() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let (whole, spoiled) = (put(&store, 1), put(&store, 2));

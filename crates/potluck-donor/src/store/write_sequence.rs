@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_counts_as_put_late_enough() {
+    fn forgotten_write_sequence_counts_as_recent() {
         let mut write_sequence = WriteSequence::default();
         assert_eq!(write_sequence.latest_of(&name(7)), 0, "before this incarnation");
         let mut truth = BTreeMap::new();

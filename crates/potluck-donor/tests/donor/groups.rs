@@ -103,7 +103,7 @@ async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_chunk_it_should_be_is_not_stored() {
+async fn rebuilt_chunk_with_the_wrong_name_is_not_stored() {
     let group = RebuiltGroup::new();
     let holder = group.store().await;
     let pool = Pool::start().await;

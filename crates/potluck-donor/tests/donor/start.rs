@@ -58,7 +58,7 @@ fn the_machines_disk_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn what_was_stored_is_there_after_a_restart() {
+async fn stored_chunks_survive_a_restart() {
     let (place, name) = used().await;
     let pool = Pool::at(place, GIB, Arc::new(SystemDisk)).await;
     assert_eq!(pool.client().await.get(&name).await, Some(content(1, 200_000)));

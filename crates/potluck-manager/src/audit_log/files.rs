@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_after_half_a_line_is_a_line_of_its_own() {
+    fn append_after_a_torn_line_starts_a_new_line() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut files = AuditFiles::new(dir.path().into());
         let is_cut = |kept: AuditFileKind| {

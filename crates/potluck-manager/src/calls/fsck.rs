@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_worst_of_a_page_is_its_outcome() {
+    fn fsck_page_outcome_is_the_worst_of_its_files() {
         let found = |level, may_return, damaged: Option<&str>| Damage {
             path: "pot://lab/a".into(),
             health: Health { level, ..Health::default() },

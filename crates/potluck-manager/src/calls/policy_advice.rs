@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pool_has_too_little_of_is_said() {
+    fn policy_advice_names_the_scarce_resource() {
         let enough = 20 << 20;
         assert!(lacking(&changed(enough), donors(3, 3)).is_empty());
         let few = lacking(&changed(enough), donors(2, 2));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pools_defaults_came_to_is_said_of_what_a_space_was_not_told() {
+    fn policy_advice_explains_values_inherited_from_pool_defaults() {
         let defaults = PoolDefaults::default();
         let said = |follows, machines| {
             let policy = defaults.applied(&Policy { follows, ..Policy::default() }, machines);

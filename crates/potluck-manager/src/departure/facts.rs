@@ -194,7 +194,7 @@ mod tests {
     use potluck_pool::redundancy::{Blocked, Moving};
 
     #[test]
-    fn what_may_go_is_said_with_what_stands_in_the_way() {
+    fn departure_facts_name_what_blocks_each_donor() {
         let live = Facts {
             name: "desk".into(),
             heard: true,

@@ -38,7 +38,7 @@ fn shared_authorities_go_together_and_an_exclusive_one_goes_alone() {
 }
 
 #[test]
-fn who_waits_longest_is_next_and_who_does_not_ask_again_loses_the_place() {
+fn lock_waiters_are_served_in_order_and_expire() {
     let mut table = LockTable::default();
     let file = "pot://lab/db";
     let path = at(file, Shared).path;
@@ -85,7 +85,7 @@ fn after_a_restart_nothing_is_granted_and_what_holders_say_is_believed_once() {
 }
 
 #[test]
-fn what_one_member_may_take_is_bounded_and_nothing_is_left_of_what_is_given_back() {
+fn locks_per_member_are_bounded_and_released_entirely() {
     let mut table = LockTable::default();
     for number in 0..HOLDERS_OF_MEMBER as u8 {
         let key = (MemberId(1), LockHolderId([number; 16]));

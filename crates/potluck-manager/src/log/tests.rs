@@ -10,7 +10,7 @@ use potluck_recovery::log::block::CutChanges;
 use potluck_recovery::log::copying::{Sink, catch_up};
 
 #[test]
-fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
+fn failing_log_copies_back_off_up_to_a_minute() {
     let pauses: Vec<u64> = std::iter::successors(Some(EVERY), |pause| Some(after_failure(*pause)))
         .map(|pause| pause.as_secs())
         .take(8)
@@ -87,7 +87,7 @@ impl Sink for Busy {
 }
 
 #[tokio::test]
-async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
+async fn changes_during_a_log_copy_wait_for_the_next_round() {
     let (_dir, manager) = still().await;
     let mut busy = Busy::new(&manager);
     let (epoch, offload) = (manager.term.epoch(), manager.env.offload);

@@ -185,7 +185,7 @@ async fn asked<C: Call>(manager: &Handles, call: &C) -> C::Reply {
 /// 20,000 copies of one donor among 10^7 chunks took the processor time of a walk over all of them, because somebody
 /// asked for one of its files before the scan had looked.
 #[tokio::test]
-async fn whoever_finds_a_file_less_safe_has_the_files_of_its_donor_looked_at_and_no_others() {
+async fn worse_file_triggers_a_scan_of_its_donor_only() {
     let (_dir, manager) = still().await;
     stored(&manager, 2).await;
     // The large file has one copy, and a file that is known to be less safe already is no news.

@@ -43,7 +43,7 @@ fn a_claim_of_what_another_has_names_the_bytes_and_the_other() {
 }
 
 #[test]
-fn who_has_finished_keeps_what_it_claimed_until_a_version_is_made() {
+fn finished_writer_keeps_its_claims_until_publish() {
     let mut files = SharedFiles::default();
     files.claim(ADA, &call(1, "a", &[(0, 100)]), T).expect("free");
     files.claim(BOB, &call(2, "b", &[(200, 300)]), T).expect("free");
@@ -66,7 +66,7 @@ fn who_has_finished_keeps_what_it_claimed_until_a_version_is_made() {
 }
 
 #[test]
-fn who_left_is_the_last_once_nobody_else_is_heard_for_the_lease() {
+fn departed_writer_is_last_once_other_leases_end() {
     let mut files = SharedFiles::default();
     files.claim(ADA, &call(1, "a", &[]), T).expect("free");
     files.claim(BOB, &call(2, "b", &[]), T).expect("free");
@@ -149,7 +149,7 @@ fn a_member_has_no_more_ranges_in_all_files_together_than_there_may_be() {
 }
 
 #[test]
-fn who_asks_again_after_a_version_was_made_of_its_bytes_hears_that_they_are_in_it() {
+fn repeated_finish_after_publish_reports_the_version() {
     let mut files = SharedFiles::default();
     for (member, writer, name, at) in [(ADA, 1, "a", 0), (BOB, 2, "b", 1)] {
         files.claim(member, &call(writer, name, &[(at, at + 1)]), T).expect("free");
@@ -168,7 +168,7 @@ fn who_asks_again_after_a_version_was_made_of_its_bytes_hears_that_they_are_in_i
 }
 
 #[test]
-fn who_was_left_out_is_forgotten_though_it_has_not_finished() {
+fn excluded_writer_is_forgotten_before_it_finishes() {
     let mut files = SharedFiles::default();
     for (writer, name, at) in [(1, "a", 0), (2, "b", 1)] {
         files.claim(ADA, &call(writer, name, &[(at, at + 1)]), T).expect("free");

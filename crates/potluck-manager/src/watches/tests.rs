@@ -187,7 +187,7 @@ async fn news_that_did_not_arrive_are_sent_again_and_a_call_that_was_given_up_ta
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_stream_is_bounded_and_so_is_what_a_member_watches() {
+async fn watch_queues_and_watched_directories_are_bounded() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;
     tested.watch(&stream, USER, &["pot://lab", "pot://lab/a"]);
@@ -251,7 +251,7 @@ async fn what_waits_for_a_stream_is_bounded_and_so_is_what_a_member_watches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_rights_hears_no_more_names_and_a_revoked_member_has_no_stream() {
+async fn lost_rights_end_watch_events_and_revocation_ends_the_stream() {
     let tested = Tested::new();
     let (stream, other) = (tested.open(USER).await, tested.open(OTHER).await);
     tested.watch(&stream, USER, &["pot://lab", "pot://lab/a", "pot://free"]);

@@ -25,7 +25,7 @@ async fn promised(lab: &Lab) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_open_sessions_are_promised_counts_for_quotas() {
+async fn open_reservations_count_against_quotas() {
     let lab = Lab::new().await;
     let ada = lab.caller(&lab.join(Role::User, "ada").await);
     let donor = lab.donor("d").await;
@@ -160,7 +160,7 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
 /// What interrupted uploads stored counts for no quota, so that the same command can be given again. They do not all go on
 /// and count for it then.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_interrupted_uploads_no_more_go_on_than_fit_a_quota() {
+async fn resumed_uploads_stay_within_the_quota() {
     let lab = Lab::with(|config| config.resume_window = Duration::from_secs(600)).await;
     let ada = lab.caller(&lab.join(Role::User, "ada").await);
     let _donor = lab.donor("d").await;
@@ -237,7 +237,7 @@ async fn a_writer_who_does_not_manage_a_space_commits_no_file_below_what_its_ses
 }
 
 #[tokio::test]
-async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
+async fn recursive_write_honours_directory_ack_level() {
     let lab = Lab::new().await;
     let ada = lab.user().await;
     let donor = lab.donor("a").await;

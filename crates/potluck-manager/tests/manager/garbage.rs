@@ -51,7 +51,7 @@ async fn a_removed_file_is_deleted_in_two_phases_d5() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_never_committed_is_reclaimed_d2() {
+async fn uncommitted_chunks_are_reclaimed_d2() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
@@ -73,7 +73,7 @@ async fn what_was_never_committed_is_reclaimed_d2() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_refused_file_was_made_of_is_reclaimed_d2() {
+async fn refused_file_chunks_are_reclaimed_d2() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 9, &donor).await;
@@ -128,7 +128,7 @@ async fn unclaimed(lab: &Lab) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_session_stored_and_never_offered_is_reclaimed_whether_it_is_over_or_not() {
+async fn unoffered_chunks_are_reclaimed_during_and_after_the_session() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
@@ -150,7 +150,7 @@ async fn what_a_session_stored_and_never_offered_is_reclaimed_whether_it_is_over
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_session_of_another_term_or_nobody_stored_is_left_alone_d5() {
+async fn chunks_of_unknown_sessions_are_never_reclaimed_d5() {
     let mut lab = Lab::new().await;
     let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;

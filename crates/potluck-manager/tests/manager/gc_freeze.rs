@@ -308,7 +308,7 @@ async fn a_donor_that_tells_of_ever_other_managers_without_proof_is_not_trusted_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_this_manager_said_itself_freezes_nothing_d5() {
+async fn own_term_reported_by_a_donor_does_not_freeze_gc_d5() {
     let lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;

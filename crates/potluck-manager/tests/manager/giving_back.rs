@@ -57,7 +57,7 @@ async fn a_donor_that_gives_all_back_is_safe_to_remove_only_when_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_be_lost_is_said_before_it_is() {
+async fn give_back_lists_losses_before_causing_them() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/single", &[1], &[0]).await;
     crew.copies("pot://lab/double", &[2], &[0, 1]).await;
@@ -193,7 +193,7 @@ async fn donors_that_leave_together_do_not_count_on_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space() {
+async fn concurrent_give_backs_lose_only_what_was_agreed() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/single", &[1], &[0]).await;
     crew.copies("pot://lab/double", &[2], &[0, 1]).await;
@@ -227,7 +227,7 @@ async fn what_is_lost_is_what_was_agreed_to_though_two_owners_take_their_space()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_anyway_keeps_no_donor() {
+async fn files_already_lost_do_not_block_a_departure() {
     let mut crew = Crew::new(5).await;
     crew.coded("pot://lab/coded", &[1, 2], "2+1").await;
     crew.copies("pot://lab/single", &[4], &[0]).await;
@@ -271,7 +271,7 @@ async fn what_is_lost_anyway_keeps_no_donor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
+async fn give_back_advice_skips_donors_already_leaving() {
     let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/a", &[1], &[0]).await;
     let session = reserve(&crew.user, 1 << 20).await.expect("reserved").session;
@@ -292,7 +292,7 @@ async fn nobody_is_told_to_leave_out_what_is_on_its_way_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_away_for_ever() {
+async fn announced_absence_is_bounded() {
     let crew = Crew::new(1).await;
     let away = |days: u64| Away { donor: Some(crew.members[0].id()), for_ms: days * 86_400_000 };
     let admin = crew.lab.admin();

@@ -165,7 +165,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_right_in_a_space_cannot_tell_it_from_one_that_does_not_exist() {
+async fn space_without_rights_is_indistinguishable_from_a_missing_one() {
     let lab = Lab::new().await;
     let (ada, bert, donor) = (lab.user().await, lab.user().await, lab.donor("basement").await);
     make_space(&ada, "hers", false).await;
@@ -196,7 +196,7 @@ async fn who_has_no_right_in_a_space_cannot_tell_it_from_one_that_does_not_exist
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
+async fn list_right_shows_names_but_no_digests_recipes_or_keys() {
     let lab = Lab::new().await;
     let (ada, donor) = (lab.user().await, lab.donor("basement").await);
     let bert = lab.caller(&lab.join(Role::User, "bert").await);
@@ -560,7 +560,7 @@ async fn a_quota_is_kept_at_reserve_and_at_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_writes_may_ask_for_more_safety_than_the_policy_and_not_for_less() {
+async fn writer_may_raise_but_not_lower_policy_safety() {
     let lab = Lab::new().await;
     let ada = lab.user().await;
     let _donors = [lab.donor("a").await, lab.donor("b").await, lab.donor("c").await];
@@ -594,7 +594,7 @@ async fn who_writes_may_ask_for_more_safety_than_the_policy_and_not_for_less() {
 }
 
 #[tokio::test]
-async fn who_writes_from_above_a_directory_keeps_no_file_in_it_less_safely() {
+async fn recursive_write_honours_directory_policy() {
     let lab = Lab::new().await;
     let ada = lab.user().await;
     let [a, b] = [lab.donor("a").await, lab.donor("b").await];

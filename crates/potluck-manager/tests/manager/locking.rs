@@ -29,7 +29,7 @@ async fn a_holder_that_says_all_that_it_has_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn what_a_holder_says_that_it_has_is_bounded_and_counts_as_far_as_its_rights_go() {
+async fn reclaimed_locks_are_bounded_and_need_rights() {
     let lab = Lab::new().await;
     for name in ["readable", "hidden"] {
         let (name, policy) = (name.to_owned(), Policy { sealed: false, ..Policy::default() });

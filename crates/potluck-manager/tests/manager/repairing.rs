@@ -209,7 +209,7 @@ async fn a_file_that_is_removed_while_it_waits_for_a_donor_is_waited_for_no_more
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_closest_to_loss_is_repaired_first_within_the_budget_a3() {
+async fn repair_prioritises_fewest_survivors_within_budget_a3() {
     let rate = 5 * u64::from(LEN);
     let mut crew = Crew::with(5, |config| config.repair_rate = rate).await;
     // In the order of their paths the safer files come first.
@@ -415,7 +415,7 @@ async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_quarantined_may_go_when_it_has_another_copy_or_nobody_needs_it() {
+async fn quarantined_chunk_is_discarded_once_unneeded() {
     let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/double", &[1], &[0, 1]).await;
     crew.copies("pot://lab/single", &[2], &[0]).await;
@@ -434,7 +434,7 @@ async fn what_is_quarantined_may_go_when_it_has_another_copy_or_nobody_needs_it(
 
 /// An absent machine never counts as a copy that another failure may rely on.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_quarantined_stays_while_the_donor_of_the_other_copy_is_away_or_not_trusted() {
+async fn quarantined_chunk_is_kept_while_the_other_copy_is_doubtful() {
     let mut crew = Crew::with(2, |config| config.repair_grace = Duration::from_secs(600)).await;
     crew.copies("pot://lab/double", &[1], &[0, 1]).await;
     let discarded = async |crew: &Crew| {

@@ -56,7 +56,7 @@ async fn a_write_session_goes_on_after_a_restart_d4() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_session_has_made_visible_is_not_promised_to_it_again_after_a_restart() {
+async fn resumed_session_reserves_only_its_uncommitted_bytes() {
     let mut lab = Lab::new().await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
     let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
@@ -88,7 +88,7 @@ async fn what_a_session_has_made_visible_is_not_promised_to_it_again_after_a_res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_purges_steps_before_readers_have_said_after_a_restart_what_they_read() {
+async fn series_purge_waits_after_restart_for_read_leases() {
     let mut lab = Lab::new().await;
     let dir = path("pot://lab/run");
     let (permissions, owner) = (Permissions::DIR, None);
@@ -179,7 +179,7 @@ async fn a_version_that_loses_its_name_before_readers_have_spoken_after_a_restar
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_called_unreadable_before_its_donors_had_time_to_register_l1() {
+async fn files_are_not_reported_unreadable_before_donors_can_register_l1() {
     let mut lab = Lab::with(|config| config.repair_grace = Duration::from_secs(15)).await;
     let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;

@@ -80,7 +80,7 @@ async fn held(caller: &Caller, at: &str, chunks: &[u64]) -> (SessionId, usize) {
 }
 
 #[tokio::test]
-async fn who_may_not_read_a_file_is_not_told_that_its_chunks_are_stored() {
+async fn dedup_does_not_disclose_chunks_of_unreadable_files() {
     let lab = Lab::new().await;
     let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
     let donor = lab.donor("d").await;
@@ -119,7 +119,7 @@ async fn who_may_not_read_a_file_is_not_told_that_its_chunks_are_stored() {
 }
 
 #[tokio::test]
-async fn what_a_session_was_told_is_stored_stays_so_for_it_when_the_last_file_goes() {
+async fn offer_answer_stays_valid_after_the_last_file_is_removed() {
     let lab = Lab::new().await;
     let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
     let donor = lab.donor("d").await;
@@ -138,7 +138,7 @@ async fn what_a_session_was_told_is_stored_stays_so_for_it_when_the_last_file_go
 }
 
 #[tokio::test]
-async fn who_only_writes_in_a_space_is_told_of_nothing_that_is_stored_there() {
+async fn dedup_discloses_nothing_to_write_only_members() {
     let lab = Lab::new().await;
     let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
     let donor = lab.donor("d").await;
@@ -159,7 +159,7 @@ async fn who_only_writes_in_a_space_is_told_of_nothing_that_is_stored_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_removed_or_never_finished_is_told_to_nobody_who_did_not_store_it() {
+async fn unused_chunks_are_disclosed_only_to_who_stored_them() {
     let mut lab = Lab::new().await;
     let (ada, eves) = (lab.user().await, lab.join(Role::User, "eve").await);
     let (eve, donor) = (lab.caller(&eves), lab.donor("d").await);

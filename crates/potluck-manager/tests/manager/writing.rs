@@ -153,7 +153,7 @@ async fn a_session_that_has_committed_is_refused_once_its_space_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fits_the_catalog_needs_no_donor() {
+async fn inline_files_need_no_donor() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let session = reserve(&user, 4096).await.expect("reserved").session;
@@ -308,7 +308,7 @@ async fn receipts_of_an_earlier_incarnation_count_for_nothing_d3() {
 
 /// A donor that lost power lists what it had not synced as well, and may have other bytes by that name.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_upload_left_at_a_donor_that_was_started_again_since_is_sent_again_d3() {
+async fn resumed_upload_resends_chunks_of_a_restarted_donor_d3() {
     let mut lab = Lab::with(|config| config.resume_window = Duration::from_secs(600)).await;
     let ada = lab.join(Role::User, "ada").await;
     let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
@@ -350,7 +350,7 @@ async fn what_an_upload_left_at_a_donor_that_was_started_again_since_is_sent_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_pool_holds_need_not_be_sent_again() {
+async fn stored_chunks_are_not_sent_again() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -427,7 +427,7 @@ async fn a_session_whose_member_may_not_write_any_more_is_over_at_donors_with_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_tickets_a_revoked_member_has_is_void_at_donors_with_the_next_heartbeat_x5() {
+async fn revoked_member_tickets_are_void_after_the_next_heartbeat_x5() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -472,7 +472,7 @@ async fn revoking_a_user_ends_what_it_was_writing_x5() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_got_false_receipts_of_a_donor_writes_to_others_from_then_on() {
+async fn session_avoids_a_donor_that_gave_false_receipts() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let mut donors = Vec::new();

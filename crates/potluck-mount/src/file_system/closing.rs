@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_opens_a_file_while_an_open_of_it_is_given_up_gets_a_draft_that_is_published() {
+    async fn open_during_an_interrupted_open_gets_a_published_draft() {
         let dir = tempfile::tempdir().expect("a directory");
         let files = files(dir.path());
         let made = NewEntry { permissions: Permissions::FILE, owner: None };
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_be_done_only_once_is_tried_again_however_often_its_answer_is_lost() {
+    async fn close_retries_a_commit_until_its_answer_arrives() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut files = files(dir.path());
         let failed = |code: &str| Err::<(), _>(Failure::new(ErrorKind::Retry, code, "it failed"));

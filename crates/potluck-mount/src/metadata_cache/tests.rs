@@ -149,7 +149,7 @@ fn the_time_at_which_a_directory_was_modified_is_known_from_the_news() {
 }
 
 #[test]
-fn who_looks_for_one_name_that_changed_asks_for_those_after_it_too() {
+fn lookup_of_a_changed_name_refetches_the_following_ones() {
     let mut cache = warm();
     let files = |version| (0..200).map(|n| file(&format!("{n:03}"), version)).collect::<Vec<_>>();
     let (dir, of_dir) = (path("pot://lab/a"), |version| vec![("pot://lab/a", files(version))]);
@@ -175,7 +175,7 @@ fn who_looks_for_one_name_that_changed_asks_for_those_after_it_too() {
 }
 
 #[test]
-fn what_was_listed_is_served_and_so_is_what_is_not_there() {
+fn listing_caches_entries_and_absences() {
     let mut cache = warm();
     assert_eq!(names(&mut cache, "pot://lab/a/b"), Some(vec!["f".into(), "g".into()]));
     assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), Some(Some(file("g", 1))));
@@ -197,7 +197,7 @@ fn what_was_listed_is_served_and_so_is_what_is_not_there() {
 }
 
 #[test]
-fn nothing_is_served_once_news_are_overdue_or_the_stream_is_lost() {
+fn cache_serves_nothing_when_the_watch_is_stale() {
     let mut cache = warm();
     let known = path("pot://lab/f");
     assert!(cache.entry(&known, NOW + HOLDS - Duration::from_millis(1)).is_some());
@@ -264,7 +264,7 @@ fn attributes_that_were_set_are_asked_for_again_and_what_is_below_stays_known() 
 }
 
 #[test]
-fn what_is_heard_of_while_it_is_fetched_is_not_kept() {
+fn entry_changed_during_its_fetch_is_not_cached() {
     let mut cache = warm();
     cache.apply(&DirChange { all: true, ..DirChange::new(path("pot://lab/a/b")) });
     fetch_listing(&mut cache, "pot://lab/a/b", |cache| {
@@ -292,7 +292,7 @@ fn what_is_heard_of_while_it_is_fetched_is_not_kept() {
 }
 
 #[test]
-fn what_nobody_watches_or_another_stream_does_is_not_kept() {
+fn unwatched_entry_is_not_cached() {
     let mut cache = warm();
     cache.changed(&path("pot://lab/f"));
     let asked = cache.missing(&path("pot://lab/f"));
@@ -336,7 +336,7 @@ fn after_a_lost_connection_what_did_not_change_is_served_again_and_what_did_is_k
 }
 
 #[test]
-fn what_could_not_be_compared_is_forgotten_with_all_below_it() {
+fn uncompared_entry_is_evicted_with_its_subtree() {
     let mut cache = warm();
     cache.suspend();
     let (fetch, questions) = cache.begin_revalidation(NEXT_STREAM);
@@ -504,7 +504,7 @@ fn a_directory_that_many_files_come_to_is_asked_for_no_more_often_than_news_of_i
 }
 
 #[test]
-fn what_is_fetched_below_a_directory_that_changed_is_not_kept_and_what_is_beside_it_is() {
+fn fetch_below_a_changed_directory_is_not_cached() {
     let mut cache = warm();
     let dirs = ["pot://lab/a", "pot://lab/a/b", "pot://lab/a/b/c", "pot://lab/a-b", "pot://lab/b"];
     let fetched = dirs.map(path);

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_promised_elsewhere_is_taken_of_those_that_have_most() {
+    fn shrinking_a_reservation_takes_from_the_largest_shares() {
         let bytes = |of: &[(u32, u64)]| of.iter().map(|(id, n)| (DonorId(*id), *n)).collect();
         let held = || bytes(&[(1, 100), (2, 50)]);
         assert_eq!(without(held(), bytes(&[(1, 30), (2, 20)])), bytes(&[(1, 70), (2, 30)]));

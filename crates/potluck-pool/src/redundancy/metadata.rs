@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_donor_holds_is_homeless_and_not_stuck() {
+    fn metadata_copy_on_the_last_donor_is_homeless_and_not_stuck() {
         let mut pool = donors(1);
         leaves(&mut pool, 1);
         let found = look(&pool, 1.0, 1, &[1]);

@@ -101,7 +101,7 @@ fn a_member_has_so_many_chunks_offered_and_no_more() {
 }
 
 #[test]
-fn what_the_ended_sessions_of_a_member_left_is_forgotten_once_none_of_it_counts() {
+fn leftover_names_of_ended_sessions_are_forgotten_when_none_count() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 22 * MIB, 0.0).expect("opened");
@@ -130,7 +130,7 @@ fn a_session_keeps_little_more_of_what_no_file_uses_than_it_may_store() {
 }
 
 #[test]
-fn what_was_drawn_from_a_reservation_is_there_again_when_a_session_cannot_be_kept_f4() {
+fn failed_session_returns_its_draw_to_the_reservation_f4() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     let path: PoolPath = "pot://lab/run".parse().expect("a path");

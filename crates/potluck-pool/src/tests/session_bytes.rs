@@ -28,7 +28,7 @@ fn may_store(pool: &Pool, id: &SessionId) -> u64 {
 }
 
 #[test]
-fn however_many_small_sessions_a_member_has_they_store_little_more_than_they_reserved() {
+fn many_small_sessions_store_little_beyond_their_reservations() {
     let mut pool = pool();
     let donors: Vec<DonorId> = (1..=3).map(DonorId).collect();
     for donor in &donors {
@@ -164,7 +164,7 @@ fn all_tickets_of_a_session_together_are_bounded_by_what_was_promised_to_it() {
 }
 
 #[test]
-fn what_a_session_stored_is_no_room_for_others_before_its_donor_has_told_of_it() {
+fn unreported_stored_bytes_still_count_as_used() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 600 * MIB, 0.0).expect("fits");

@@ -86,7 +86,7 @@ fn a_snapshot_is_current_while_somebody_else_has_the_pool() {
 }
 
 #[test]
-fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
+fn copies_at_a_donor_under_removal_justify_no_deletion() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     pool.inventory_done(DonorId(1), Incarnation(7));
@@ -103,7 +103,7 @@ fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
 }
 
 #[test]
-fn one_copy_counts_as_it_does_where_all_donors_are_looked_at() {
+fn relies_on_agrees_with_the_full_view() {
     let mut pool = pool();
     let mut seen = BTreeSet::new();
     let mut alike = |pool: &Pool, now: f64| {

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manager_wrote_that_was_restored_with_gaps_takes_the_place_of_no_whole_log() {
+    fn log_of_a_gapped_restore_does_not_supersede_a_whole_log() {
         let mut seen = third();
         let mut base = block(8, 8, BlockPart::BaseEnd, 2);
         base.header.may_lack = true;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_catalog_added_before_its_manager_heard_of_the_newer_takes_nothing_s_place() {
+    fn stale_manager_log_does_not_supersede_the_newer_one() {
         // The newer catalog, of epoch 1, came to number 7. A copy from after number 5 was started as epoch 2, wrote 6
         // and 7 itself, heard of the newer one, and began a generation of its own.
         let mut seen = third();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn of_rivals_the_one_counts_that_was_committed() {
+    fn committed_head_wins_over_rival_heads() {
         // One block is from a copy of the catalog that went on elsewhere.
         let mut seen = third();
         seen.push(block(6, 3, BlockPart::Log, 2));

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_with_a_file_names_it_once() {
+    fn copy_error_names_the_file_once() {
         for (path, what, said) in [
             ("100", "“100”: no copy of it", "“100”: no copy of it"),
             ("100", "no copy of chunk 1001", "100: no copy of chunk 1001"),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_nothing_has_nothing_free() {
+    fn donor_that_takes_nothing_reports_no_free_space() {
         let mut donor = DonorStatus { room: 9, promised: 2, ..DonorStatus::default() };
         assert_eq!(free(&donor), 7);
         donor.takes_nothing = true;

@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_means_and_what_is_in_its_way_is_said() {
+    fn drain_explains_effect_and_obstacles() {
         let planned = GivingBack { held: 9 << 20, ..GivingBack::default() };
         let text = plan(&place(), false, &planned);
         assert!(text.contains("nothing new is stored there until"), "{text}");
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_listed_with_how_much_more() {
+    fn drain_lists_losses_and_counts_the_rest() {
         let planned = GivingBack {
             lost: vec!["pot://lab/a".into(), "pot://lab/b".into()],
             lost_files: 5,

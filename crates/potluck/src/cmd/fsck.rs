@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_files_and_of_the_pool_does_not_contradict_itself() {
+    fn fsck_file_and_pool_summaries_agree() {
         let pool = |of_files| Verdict {
             state: PoolState::Degraded,
             reason: "no backup for a day".into(),

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_what_is_held_beyond_the_new_cap() {
+    fn give_back_moves_bytes_above_the_new_cap() {
         let (_state, file) = lending("8MiB");
         let less = planned(&file, "/srv".into(), Some(3 << 20), None).expect("a part");
         let roomy = less.clone().seen(5 << 20);

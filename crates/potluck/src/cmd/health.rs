@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_level_means_to_the_owner_of_a_file_is_said() {
+    fn health_levels_are_explained() {
         use HealthLevel::{Incomplete, Safe, Unreadable, Waiting};
         let health = |level, tolerates, incomplete, unreadable| Health {
             level,

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_there_before_a_pool_that_is_taken_back_stays() {
+    fn undoing_up_keeps_preexisting_files() {
         let dir = tempfile::tempdir().unwrap();
         let further = dir.path().join(lend::STATES).join("2");
         std::fs::create_dir_all(&further).unwrap();

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_value_is_refused_with_what_to_write_instead() {
+    fn invalid_setting_value_is_refused_with_an_example() {
         let time = SettingKind::Time { least: Duration::from_millis(1) };
         for (kind, text, said) in [
             (time, "10", "10m"),

@@ -257,8 +257,8 @@ fn donors_and_users_follow_a_manager_to_its_new_address() {
 }
 
 #[test]
-fn one_command_leads_a_member_to_its_own_manager_and_to_no_other() {
-    let test = "one_command_leads_a_member_to_its_own_manager_and_to_no_other";
+fn relocate_command_accepts_only_the_own_manager() {
+    let test = "relocate_command_accepts_only_the_own_manager";
     let names = ["lab-head", "laptop", "stranger"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, laptop, stranger] = names.map(|name| lab.machine(name));

@@ -82,7 +82,7 @@ fn lab(donors: usize) -> Lab {
 }
 
 #[test]
-fn what_may_go_is_the_same_by_every_command_while_a_donor_is_emptied() {
+fn commands_agree_on_removability_during_a_drain() {
     let mut lab = lab(3);
     assert_all_say(&lab, "with nothing stored", "donor-1", "now");
     store(&lab, "once", 1, &[]);
@@ -114,7 +114,7 @@ fn what_may_go_is_the_same_by_every_command_while_a_donor_is_emptied() {
 }
 
 #[test]
-fn what_may_go_is_the_same_by_every_command_of_donors_that_died() {
+fn commands_agree_on_removability_of_dead_donors() {
     let mut lab = lab(4);
     store(&lab, "coded", 3, &["--ec", "2+1"]);
     store(&lab, "twice", 4, &["--copies", "2"]);
@@ -235,7 +235,7 @@ fn no_plan_promises_an_end_that_there_cannot_be() {
 }
 
 #[test]
-fn what_may_go_is_not_known_before_the_first_look_at_everything() {
+fn removable_donors_are_unknown_before_the_first_scan() {
     // The grace is longer than a manager that started waits for its donors before it judges.
     let mut lab = Lab::with_options(2, &["--gc-delay", "1s", "--repair-grace", "60s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "8"]);
@@ -306,7 +306,7 @@ fn a_watch_stays_from_before_repair_begins_until_it_has_ended() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_repair_is_an_owners_give_back_where_it_is() {
+fn repair_names_a_give_back_that_blocks_it() {
     let lab = lab(2);
     store(&lab, "twice", 13, &["--copies", "2"]);
     Owner::of(&lab, "donor-1").drain(&["--no-wait"]).ok();
@@ -320,7 +320,7 @@ fn what_stands_in_the_way_of_repair_is_an_owners_give_back_where_it_is() {
 
 /// Small files are in the catalog: every command says so, and none says how many donors may die.
 #[test]
-fn what_is_in_the_catalog_is_said_to_be_there_by_every_command() {
+fn every_command_reports_inline_files_as_safe() {
     let lab = lab(1);
     fs::write(lab.dir().join("note"), "42").expect("written");
     lab.cli.ok(&["cp", arg(&lab.dir().join("note")), "pot://lab/note", "--copies", "1"]);
@@ -343,7 +343,7 @@ fn what_is_in_the_catalog_is_said_to_be_there_by_every_command() {
 }
 
 #[test]
-fn who_joined_and_has_lent_nothing_is_not_silent_and_missed_by_nobody() {
+fn joined_donor_without_store_is_not_missed() {
     let lab = lab(1);
     let token = lab.token("donor");
     let later = lab.cli.at_home(&lab.dir().join("later"));
@@ -414,7 +414,7 @@ fn wait_all_end(lab: &Lab, stage: &str, code: i32) {
 }
 
 #[test]
-fn how_safe_everything_is_ends_every_command_with_the_same_code() {
+fn safety_commands_share_exit_codes() {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let (input, _) = file(lab.dir(), "input", 8, 2 << 20);

@@ -256,7 +256,7 @@ fn a_commit_is_refused_while_another_mount_has_files_of_the_checkpoint_open() {
 }
 
 #[test]
-fn what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins_and_ends() {
+fn checkpoint_invalidates_cached_lookups_in_its_directory() {
     let test = "what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let at = |name: &str| mount.at("step").join(name);

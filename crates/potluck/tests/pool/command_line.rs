@@ -102,7 +102,7 @@ fn a_directory_without_r_ends_every_command_alike() {
 }
 
 #[test]
-fn what_a_command_advises_is_of_that_command() {
+fn hints_refer_to_their_own_command() {
     let lab = with_small_files(&["dir/a"]);
     let hint = lab.cli.fails(2, &["cat", "pot://lab/dir"]).hint;
     assert!(hint.contains("potluck cp -r"), "cat takes no -r: {hint}");
@@ -138,7 +138,7 @@ fn stat_tells_programs_its_path_and_ls_exact_sizes_on_request() {
 }
 
 #[test]
-fn one_of_a_thing_is_not_called_several() {
+fn singular_and_plural_are_used_correctly() {
     let lab = with_small_files(&["dir/a"]);
     for (command, said) in [
         (&["tree", "pot://lab"][..], "1 directory, 1 file"),
@@ -197,7 +197,7 @@ fn only_an_announced_absence_is_called_away() {
 }
 
 #[test]
-fn what_people_type_by_habit_is_done_or_explained() {
+fn habitual_command_forms_work_or_are_explained() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--copies", "1"]);
     let sizes = [("small.h5", 1_usize), ("large.h5", 3), ("middle.txt", 2)];

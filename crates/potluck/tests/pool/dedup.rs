@@ -75,7 +75,7 @@ fn only_what_changed_is_sent() {
 }
 
 #[test]
-fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
+fn content_defined_cutting_dedups_after_an_insertion() {
     let mut lab = Lab::with_donors(3);
     let (input, first) = file(lab.dir(), "input", 9, 40 << 20);
     let mut content = first.clone();
@@ -194,7 +194,7 @@ fn sealed_spaces_share_nothing() {
 
 /// Chunks that were not sent because a donor held them are sent when that donor is given up before the commit.
 #[test]
-fn what_a_donor_held_is_sent_if_it_is_given_up_before_the_commit() {
+fn deduplicated_chunk_is_sent_when_its_donor_dies_before_commit() {
     let metrics = format!("127.0.0.1:{}", free_port());
     let mut lab =
         Lab::with_options(5, &["--repair-grace", "5s", "--metrics-listen", metrics.as_str()]);

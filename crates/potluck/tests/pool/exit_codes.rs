@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
 #[test]
-fn whatever_people_set_a_flag_to_in_the_environment_is_no_error() {
+fn any_value_of_a_flag_variable_is_accepted() {
     let home = tempfile::TempDir::new().expect("a directory");
     for said in ["1", "0", "true", "false", "yes", "no", "on", ""] {
         let ran = std::process::Command::new(env!("CARGO_BIN_EXE_potluck"))

@@ -157,8 +157,8 @@ fn speaks_mdns(machine: &Machine) -> bool {
 }
 
 #[test]
-fn who_switches_mdns_off_neither_announces_nor_asks() {
-    let test = "who_switches_mdns_off_neither_announces_nor_asks";
+fn disabled_mdns_neither_announces_nor_queries() {
+    let test = "disabled_mdns_neither_announces_nor_queries";
     let names = ["lab-head", "laptop"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, laptop] = names.map(|name| lab.machine(name));

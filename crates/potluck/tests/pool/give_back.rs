@@ -88,7 +88,7 @@ fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
 }
 
 #[test]
-fn what_no_other_donor_takes_stays_and_is_never_called_safe() {
+fn give_back_keeps_chunks_that_no_donor_takes() {
     let mut lab = Lab::with_donors(2);
     let content = two_copies(&lab, 5, 1 << 20);
     let owner = Owner::of(&lab, "donor-1");

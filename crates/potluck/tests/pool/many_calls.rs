@@ -69,7 +69,7 @@ impl ManyCalls {
 }
 
 #[test]
-fn however_many_calls_a_member_has_under_way_they_take_few_threads_and_little_memory() {
+fn concurrent_calls_of_a_member_use_bounded_threads_and_memory() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("many");

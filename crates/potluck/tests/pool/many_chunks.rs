@@ -104,7 +104,7 @@ fn a_file_of_many_chunks_is_written_on_after_kill_9_of_manager_and_donor() {
 
 /// Parts that were committed have lost a copy of many chunks when the file is to become visible.
 #[test]
-fn what_a_donor_took_of_a_part_that_died_since_is_sent_to_another_before_the_file_is_visible() {
+fn dead_donor_part_chunks_are_resent_before_the_file_is_visible() {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let content = bytes(4, PART + PART / 4);

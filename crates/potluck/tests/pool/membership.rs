@@ -53,7 +53,7 @@ fn taken(complaint: &Complaint) {
 }
 
 #[test]
-fn who_joins_over_a_donor_is_told_how_to_go_on_with_what_it_stored() {
+fn join_over_a_donor_explains_how_to_keep_its_store() {
     let lab = Lab::with_donors(1);
     let (state, token) = (lab.donor_state("donor-1"), lab.token("donor"));
     let refused = lab.cli.fails(10, &["join", &token, "--state", arg(&state)]);
@@ -85,7 +85,7 @@ fn join_never_replaces_an_identity_and_its_token_stays_good() {
 }
 
 #[test]
-fn who_is_a_user_of_a_pool_is_not_made_another_by_mistake() {
+fn join_does_not_replace_an_existing_identity() {
     let lab = Lab::manager_only(&[]);
     let home = lab.dir().join("ada");
     let ada = lab.cli.at_home(&home);
@@ -139,7 +139,7 @@ fn a_name_of_a_pool_is_not_looked_for_in_the_current_directory() {
 }
 
 #[test]
-fn of_joins_at_once_one_wins_and_the_others_use_no_token() {
+fn concurrent_joins_spend_one_token() {
     let lab = Lab::manager_only(&[]);
     let donor = lab.dir().join("donor");
     let tokens: Vec<_> = (0..4).map(|_| lab.token("donor")).collect();

@@ -188,7 +188,7 @@ fn a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
 }
 
 #[test]
-fn what_a_restore_with_gaps_wrote_takes_the_place_of_no_whole_log_d4() {
+fn gapped_restore_does_not_supersede_a_whole_log_d4() {
     let mut lab = Lab::with_options(1, &["--backup-every", "300ms", "--metadata-copies", "1"]);
     wait_logged(&lab);
     let donors = ["donor-1", "donor-2", "donor-3"];

@@ -161,7 +161,7 @@ fn a_server_async_write_waits_for_what_only_a_dead_donor_has_d3() {
 
 /// D3: what only a dead donor took of a local file is read again from the file, and sent to another donor.
 #[test]
-fn what_only_a_dead_donor_took_of_a_local_file_is_read_from_it_again_d3() {
+fn chunk_lost_with_a_donor_is_reread_from_the_local_file_d3() {
     let mut lab = Lab::with_options(4, &["--repair-grace", "10min"]);
     create(&lab, "server-async");
     lab.cli.ok(&["space", "create", "single", "--copies", "1", "--chunk-size", "64KiB"]);

@@ -154,7 +154,7 @@ fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_wha
 }
 
 #[test]
-fn what_a_program_has_open_stays_readable_when_its_file_is_removed_or_replaced_a5() {
+fn open_file_stays_readable_after_removal_or_replacement_a5() {
     if !can_mount("what_a_program_has_open_stays_readable_when_its_file_is_removed") {
         return;
     }

@@ -159,8 +159,8 @@ fn a_mount_ends_when_it_is_unmounted_whatever_other_namespaces_have_a_copy() {
 
 /// `mv` from one mount to the other takes a file for two, removes one, and then finds none to copy.
 #[test]
-fn what_is_mounted_is_mounted_elsewhere_only_if_that_is_asked_for() {
-    if !can_mount("what_is_mounted_is_mounted_elsewhere_only_if_that_is_asked_for") {
+fn second_mount_point_needs_an_explicit_request() {
+    if !can_mount("second_mount_point_needs_an_explicit_request") {
         return;
     }
     let lab = Lab::with_donors(1);

@@ -79,27 +79,28 @@ fn df_and_writes_agree(test: &str, lent: &[u64], policy: &[&str], chunk: u64) {
 }
 
 #[test]
-fn df_status_and_writes_agree_on_what_fits() {
+fn df_status_and_writes_agree_on_free_space() {
     let policy = ["--copies", "1", "--chunk-size", "64KiB", "--plain"];
-    df_and_writes_agree("df_status_and_writes_agree_on_what_fits", &[40, 25], &policy, MIB);
+    df_and_writes_agree("df_status_and_writes_agree_on_free_space", &[40, 25], &policy, MIB);
 }
 
 #[test]
-fn df_status_and_writes_agree_on_what_fits_in_sealed_chunks_of_a_mib() {
-    let test = "df_status_and_writes_agree_on_what_fits_in_sealed_chunks_of_a_mib";
+fn df_status_and_writes_agree_on_free_space_of_sealed_chunks() {
+    let test = "df_status_and_writes_agree_on_free_space_of_sealed_chunks";
     df_and_writes_agree(test, &[30, 18, 12], &["--copies", "1", "--chunk-size", "1MiB"], 3 * MIB);
 }
 
 #[test]
-fn df_status_and_writes_agree_on_what_fits_twice() {
-    let (test, policy) = ("df_status_and_writes_agree_on_what_fits_twice", ["--copies", "2"]);
+fn df_status_and_writes_agree_on_free_space_with_two_copies() {
+    let (test, policy) =
+        ("df_status_and_writes_agree_on_free_space_with_two_copies", ["--copies", "2"]);
     let policy = [&policy[..], &["--chunk-size", "64KiB"]].concat();
     df_and_writes_agree(test, &[30, 30], &policy, MIB);
 }
 
 #[test]
-fn df_status_and_writes_agree_on_what_fits_twice_on_donors_of_unequal_room() {
-    let test = "df_status_and_writes_agree_on_what_fits_twice_on_donors_of_unequal_room";
+fn df_status_and_writes_agree_on_free_space_of_unequal_donors() {
+    let test = "df_status_and_writes_agree_on_free_space_of_unequal_donors";
     let policy = ["--copies", "2", "--chunk-size", "64KiB"];
     df_and_writes_agree(test, &[10, 15, 90], &policy, MIB);
 }

@@ -121,7 +121,7 @@ fn a_tree_copied_from_above_is_kept_as_its_directories_say() {
 }
 
 #[test]
-fn of_a_tree_what_can_be_kept_as_its_directory_says_is_stored_and_the_rest_is_told() {
+fn tree_upload_stores_satisfiable_files_and_reports_the_rest() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["mkdir", "pot://lab/tree/archive", "--parents", "--ec", "4+2"]);

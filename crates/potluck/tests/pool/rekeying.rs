@@ -51,7 +51,7 @@ fn store(lab: &Lab, path: &str, content: &Path) {
 }
 
 #[test]
-fn who_kept_a_key_opens_nothing_new_and_after_sealing_again_nothing_old_x6() {
+fn rotated_space_key_opens_nothing_new_and_resealing_nothing_old_x6() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&[
         "space",

@@ -83,7 +83,7 @@ fn an_absence_shorter_than_the_grace_moves_no_byte() {
 }
 
 #[test]
-fn what_is_closest_to_loss_is_made_first_within_the_budget() {
+fn repair_makes_fewest_survivors_first_within_budget() {
     const RATE: u64 = 512 << 10;
     /// The bytes of the file that can wait: repair of it takes far longer than a look.
     const LONG: usize = 6 << 20;

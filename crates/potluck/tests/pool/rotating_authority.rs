@@ -154,7 +154,7 @@ fn members_that_were_away_follow_when_they_are_back_and_who_was_removed_does_not
 }
 
 #[test]
-fn who_is_left_behind_is_named_and_comes_back_by_an_invitation_x6() {
+fn members_that_missed_a_rotation_are_named_and_reinvited_x6() {
     let mut lab = pool(2);
     let (bob, _) = user(&lab, "bob");
     let (source, content) = file(lab.dir(), "source", 3, 300_000);

@@ -203,12 +203,9 @@ fn a_service_is_removed_as_it_came_and_what_its_daemon_keeps_is_named() {
 }
 
 #[test]
-fn where_no_systemd_runs_that_is_said_and_nothing_is_written() {
+fn service_install_without_systemd_writes_nothing() {
     if Path::new("/run/systemd/system").exists() {
-        return skip(
-            "where_no_systemd_runs_that_is_said_and_nothing_is_written",
-            "systemd runs here",
-        );
+        return skip("service_install_without_systemd_writes_nothing", "systemd runs here");
     }
     let lab = Lab::empty();
     let why = lab.cli.fails(2, &["service", "install", "up", "--user"]);

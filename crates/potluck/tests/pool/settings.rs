@@ -30,7 +30,7 @@ fn start_bare(lab: &Lab, name: &str) -> (Running, String) {
 }
 
 #[test]
-fn what_a_donor_was_told_holds_at_its_next_start_until_it_is_told_otherwise() {
+fn donor_settings_persist_across_restarts() {
     let mut lab = Lab::manager_only(&[]);
     let options = ["--label", "room-1", "--away", "3d"].map(str::to_owned).to_vec();
     lab.lend("a", Lending { max: "2GiB".into(), options, ..Lending::default() });

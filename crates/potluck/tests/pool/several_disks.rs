@@ -305,8 +305,8 @@ pub fn live_on(machine: &Machine) -> Vec<String> {
 }
 
 #[test]
-fn one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other() {
-    let test = "one_line_lends_several_disks_and_one_that_is_not_there_stops_no_other";
+fn missing_disk_does_not_stop_the_other_lent_disks() {
+    let test = "missing_disk_does_not_stop_the_other_lent_disks";
     let Some(lab) = Machines::new(test, Naming::Dns, &["lab-head", "bench-1"]) else { return };
     let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-1"));
     let terms = "--max 1GiB --keep-free 0%";

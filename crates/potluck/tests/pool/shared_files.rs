@@ -73,7 +73,7 @@ fn dealt(len: u64, writers: u64, lots: &mut Lots) -> Vec<(u64, Range<u64>)> {
 }
 
 #[test]
-fn what_several_write_at_once_is_one_version_with_every_byte_where_it_belongs() {
+fn concurrent_shared_writers_make_one_correct_version() {
     let lab = Lab::with_donors(3);
     let spaces: [(&str, &[&str]); 3] =
         [("lab", &[]), ("plain", &["--plain", "--copies", "2"]), ("coded", &["--ec", "2+1"])];
@@ -280,7 +280,7 @@ fn writers_go_on_through_a_restart_of_the_manager_and_keep_what_they_claimed() {
 }
 
 #[test]
-fn what_is_held_is_one_version_at_its_commit_and_nothing_after_an_abort() {
+fn shared_write_is_one_version_or_nothing() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (part, content) = file(lab.dir(), "part", 4, 3 << 20);
@@ -356,7 +356,7 @@ fn a_writer_whose_place_was_taken_takes_nothing_along_when_it_gives_up() {
 }
 
 #[test]
-fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
+fn shared_write_calls_need_the_write_right() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (part, _) = file(lab.dir(), "part", 4, 1 << 20);

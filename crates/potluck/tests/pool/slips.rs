@@ -54,7 +54,7 @@ fn a_download_replaces_nothing_when_told_if_absent() {
 }
 
 #[test]
-fn of_a_tree_only_files_that_are_absent_are_downloaded() {
+fn tree_download_skips_existing_files() {
     let lab = lab();
     let from = lab.dir().join("from");
     tree(&from);
@@ -239,7 +239,7 @@ fn a_space_with_files_is_removed_only_by_who_said_so_twice() {
 }
 
 #[test]
-fn what_a_killed_download_left_is_removed_by_the_next() {
+fn next_download_removes_leftovers_of_a_killed_one() {
     let lab = lab();
     stored(&lab, "pot://lab/f", 40 << 20);
     let dir = lab.dir().join("downloads");

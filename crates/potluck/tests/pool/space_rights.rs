@@ -14,7 +14,7 @@ fn join(lab: &Lab, name: &str) -> Cli {
 }
 
 #[test]
-fn what_was_removed_or_replaced_shows_to_nobody_who_may_not_list_the_space() {
+fn history_needs_the_list_right() {
     let lab = Lab::with_donors(1);
     let (ada, bert) = (join(&lab, "ada"), join(&lab, "bert"));
     let (input, _) = file(lab.dir(), "input", 1, 50_000);

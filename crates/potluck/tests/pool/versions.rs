@@ -71,7 +71,7 @@ fn an_old_version_is_listed_read_copied_and_restored_also_when_a_donor_died() {
 }
 
 #[test]
-fn what_was_removed_is_brought_back_file_by_file_and_as_trees() {
+fn undelete_restores_files_and_trees() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--trash", "7d"]);
     let (input, content) = file(lab.dir(), "input", 3, 300_000);
@@ -102,7 +102,7 @@ fn what_was_removed_is_brought_back_file_by_file_and_as_trees() {
 }
 
 #[test]
-fn what_is_let_go_or_removed_for_ever_gives_its_room_back_at_once() {
+fn permanent_removal_frees_space_at_once() {
     let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     let space = ["space", "create", "lab", "--keep-versions", "10", "--trash", "7d"];
     lab.cli.ok(&[&space[..], &["--chunk-size", "64KiB"]].concat());
@@ -172,7 +172,7 @@ fn a_directory_keeps_what_its_policy_says_and_shows_it() {
 }
 
 #[test]
-fn who_may_read_reads_old_versions_and_who_may_write_brings_them_back() {
+fn old_versions_need_read_and_reverting_needs_write() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--keep-versions", "10"]);
     let (input, old) = file(lab.dir(), "input", 8, 100_000);
@@ -206,7 +206,7 @@ fn who_may_read_reads_old_versions_and_who_may_write_brings_them_back() {
 }
 
 #[test]
-fn what_a_program_removes_in_a_mount_comes_back_and_nobody_writes_where_it_is_kept() {
+fn files_removed_in_a_mount_can_be_undeleted_from_read_only_trash() {
     let test = "what_a_program_removes_in_a_mount_comes_back";
     let keeps = ["--keep-versions", "10", "--trash", "7d"];
     let Some((lab, mount)) = mounted(test, 1, &keeps, &[]) else { return };

@@ -72,7 +72,7 @@ fn an_atomic_tree_becomes_visible_at_one_moment() {
 }
 
 #[test]
-fn of_an_atomic_tree_nothing_becomes_visible_when_one_file_is_refused() {
+fn atomic_tree_upload_is_invisible_when_one_file_is_refused() {
     let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let tree = tree(lab.dir(), 4);

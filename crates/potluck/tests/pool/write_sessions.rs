@@ -174,7 +174,7 @@ fn if_absent_and_if_version_conflict_with_exit_10() {
 }
 
 #[test]
-fn of_racing_if_absent_writers_the_first_to_commit_wins() {
+fn first_commit_wins_among_if_absent_writers() {
     let lab = small_chunks(&["--gc-delay", "1s"]);
     let contents = [bytes(15, 1 << 20), bytes(16, 1 << 20)];
     let [first, second] = [0, 1].map(|number: usize| {

@@ -162,7 +162,7 @@ fn two_copies_are_not_written_to_one_donor_and_three_are_to_two() {
 /// D3: a donor that dies between its last receipt and the commit is not the death that a write survives. What it
 /// took is read from the other donors and sent on, however long the file is: copies, and groups that are rebuilt.
 #[test]
-fn what_a_donor_took_that_died_since_is_sent_to_another_before_a_write_is_acknowledged() {
+fn chunks_of_a_donor_that_died_are_resent_before_the_ack() {
     let mut lab = Lab::with_donors(5);
     let content = bytes(9, (40 << 20) + 1000);
     // Half of it the pool holds already.

@@ -114,7 +114,7 @@ fn a_checkpoint_whose_target_gets_too_long_a_path_is_not_open_and_expires() {
 }
 
 #[test]
-fn what_is_staged_for_a_checkpoint_that_a_log_with_gaps_does_not_tell_of_is_dropped() {
+fn restore_drops_staging_of_checkpoints_missing_from_the_log() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/f", &[1], &[1]));
     let before = told(&fixture.db);

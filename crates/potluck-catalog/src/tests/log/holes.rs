@@ -18,7 +18,7 @@ fn used(db: &Tx, file: &str) -> (i64, u64) {
 }
 
 #[test]
-fn what_is_in_holes_is_known_after_a_restore_and_counts_in_no_sum() {
+fn restore_keeps_holes_and_excludes_them_from_usage() {
     let mut f = Fixture::new();
     let first = drain(&f.db);
     f.put(sparse("pot://lab/sparse", &[1, 2], 1 << 40, &[1]));

@@ -120,7 +120,7 @@ async fn files_and_streams_of_every_awkward_length_are_cut_whole_by_content() {
 }
 
 #[tokio::test]
-async fn what_follows_bytes_that_were_inserted_is_in_the_same_chunks() {
+async fn content_defined_cutting_resynchronises_after_an_insertion() {
     let before = content(2 << 20);
     let first = cut(stream(&before), None).await;
     let mut after = before.clone();

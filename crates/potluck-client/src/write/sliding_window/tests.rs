@@ -77,7 +77,7 @@ fn cut_part(window: &mut Window, file: u32, at: &str, byte: u8) {
 }
 
 #[test]
-fn what_was_heard_for_a_file_that_was_given_up_is_not_taken_for_another_file() {
+fn late_answers_of_an_aborted_file_are_ignored() {
     let mut window = window();
     cut_part(&mut window, 0, "pot://lab/a", 1);
     let (part, _) = window.committing.ready.pop().expect("a part that is stored");
@@ -157,7 +157,7 @@ async fn in_order_no_file_is_committed_before_one_that_was_begun_earlier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_any_number_of_small_files_few_wait_for_their_commit() {
+async fn small_files_awaiting_commit_are_bounded() {
     let mut window = window();
     cut_part(&mut window, 0, "pot://lab/a", 1);
     cut_part(&mut window, 0, "pot://lab/a", 2);

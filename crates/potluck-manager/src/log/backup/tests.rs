@@ -49,8 +49,7 @@ fn backups_take_a_twentieth_of_the_time_at_most() {
 }
 
 #[tokio::test]
-async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_left_is_not_touched()
- {
+async fn backup_appends_to_the_newest_file_unless_it_was_modified() {
     use block::BlockPart::{BaseEnd, Log};
     let (_dir, manager) = still().await;
     let dir = manager.state.backups();
@@ -155,7 +154,7 @@ async fn a_backup_that_fails_leaves_nothing_and_removes_nothing_that_was_there()
 }
 
 #[test]
-fn what_was_interrupted_is_swept_and_what_a_person_made_is_not() {
+fn backup_sweeps_its_own_temporary_files_only() {
     let (_dir, taken) = lab();
     let theirs = ["catalog-before-the-move.log.part0", "catalog-x.part", "other.log.part0"];
     theirs.iter().for_each(|name| fs::write(taken.join(name), "half").expect("written"));

@@ -71,7 +71,7 @@ fn an_announced_absence_is_no_warning() {
 }
 
 #[test]
-fn one_repair_in_several_steps_begins_and_ends_once() {
+fn repair_in_several_steps_logs_one_start_and_one_end() {
     let mut event_log = EventLog::default();
     let mut at = |second, queued: u64, made: u64| {
         let mut look = look(second, donor(DonorState::Live, 0));

@@ -115,7 +115,7 @@ async fn an_open_that_comes_back_reads_what_was_found_though_that_was_replaced_a
 }
 
 #[tokio::test]
-async fn who_writes_a_file_that_programs_read_changes_what_they_read_unless_others_replaced_it() {
+async fn writes_are_seen_by_open_readers_unless_the_file_was_replaced() {
     let stage = Stage::new().await;
     let (manager, [writer, reader]) = (&stage.manager, stage.threads());
     manager.put("f", "one");
@@ -149,7 +149,7 @@ async fn who_writes_a_file_that_programs_read_changes_what_they_read_unless_othe
 }
 
 #[tokio::test]
-async fn who_opens_a_file_that_a_program_is_changing_reads_the_changes() {
+async fn open_of_a_file_being_edited_reads_the_edits() {
     let stage = Stage::new().await;
     let (manager, [writer, reader]) = (&stage.manager, stage.threads());
     manager.put("f", "one");

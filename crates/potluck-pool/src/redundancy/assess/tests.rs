@@ -93,7 +93,7 @@ fn a_donor_is_not_kept_by_what_is_as_far_apart_without_it() {
 }
 
 #[test]
-fn what_nobody_can_take_is_forgotten_before_what_somebody_can() {
+fn full_repair_queue_drops_unplaceable_work_first() {
     let mut findings = Findings::new(three().view(at(1.0)));
     for n in 0..MAX_QUEUED as u64 {
         add(&mut findings, n, u32::MAX, 1);
@@ -117,7 +117,7 @@ fn a_copy_that_several_files_lack_is_counted_once() {
 }
 
 #[test]
-fn what_only_a_donor_has_that_failed_lately_takes_no_place_in_the_queue() {
+fn work_with_only_a_failing_source_is_not_queued() {
     let mut pool = three();
     pool.leave_alone(DonorId(1), at(0.0));
     let mut findings = Findings::new(pool.view(at(1.0)));
@@ -210,7 +210,7 @@ fn a_chunk_that_only_a_silent_donor_has_is_rebuildable_while_its_group_is_readab
 }
 
 #[test]
-fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
+fn space_with_damaged_files_has_no_current_tolerance() {
     let mut findings = Findings::new(three().view(at(1.0)));
     findings.enter(SpaceId(1), "lab", Redundancy::Copies(2));
     findings.add_damaged("lab", "a", "a recipe");
@@ -260,7 +260,7 @@ fn an_owner_who_lends_less_gets_no_copy_deleted_that_files_are_less_safe_without
 }
 
 #[test]
-fn what_a_shortage_drove_out_is_no_rule_for_the_next() {
+fn evacuation_range_is_reset_after_a_shortage() {
     let mut pool = three();
     let mut says = |sequence, bytes, now| {
         let mut told = heartbeat(7, sequence);

@@ -77,7 +77,7 @@ fn work(pool: &mut Pool, donors: u32, now: f64) {
 }
 
 #[test]
-fn what_only_a_slow_donor_has_holds_up_nothing_else_a3() {
+fn slow_source_does_not_block_other_repairs_a3() {
     // Donor 1 may be asked for one chunk in four seconds, and so may donor 2.
     let limits = PoolLimits { repair_rate: 400 * MIB, repair_donor_rate: MIB, ..pool().limits };
     let mut pool = with_donors(6);
@@ -101,7 +101,7 @@ fn what_only_a_slow_donor_has_holds_up_nothing_else_a3() {
 }
 
 #[test]
-fn what_only_a_donor_has_that_sends_nothing_is_called_stuck() {
+fn chunks_whose_only_source_sends_nothing_are_stuck() {
     let mut pool = with_donors(4);
     pool.leave_alone(DonorId(1), at(0.0));
     let silent = (0..3000).map(|n| job(n, 0, 1));
@@ -118,7 +118,7 @@ fn what_only_a_donor_has_that_sends_nothing_is_called_stuck() {
 }
 
 #[test]
-fn what_only_a_donor_has_that_missed_one_task_waits_for_it_without_an_alarm() {
+fn one_failed_task_of_the_only_source_raises_no_alarm() {
     let mut pool = with_donors(3);
     pool.let_rest(DonorId(1), at(0.0));
     pool.let_rest(DonorId(1), at(0.1)); // a task that was under way at the same time
@@ -170,7 +170,7 @@ fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before(
 }
 
 #[test]
-fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
+fn conversion_does_not_use_reserved_room() {
     let mut pool = with_donors(3);
     let goal = |n| RepairJob { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
     // There is room for one chunk, at one donor; the file that lacks a copy survives one more
@@ -211,7 +211,7 @@ fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
 }
 
 #[test]
-fn what_one_look_cannot_remember_is_counted_until_the_next() {
+fn work_beyond_queue_capacity_is_counted_until_the_next_scan() {
     let mut pool = with_donors(4);
     let mut findings = found((0..2).map(|n| job(n, 1, 1)));
     (findings.lacking, findings.lacking_bytes) = (vec![0, 50, 30], 80 * CHUNK);
@@ -254,7 +254,7 @@ fn a_copy_that_serves_several_files_is_counted_once() {
 }
 
 #[test]
-fn what_files_are_changed_to_has_a_rate_and_an_end() {
+fn conversion_progress_has_a_rate_and_an_estimated_end() {
     let mut pool = with_donors(4);
     let goal = RepairJob { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
     let group = Encode {
@@ -383,7 +383,7 @@ fn the_rate_needs_no_more_memory_than_its_window() {
 }
 
 #[test]
-fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_room() {
+fn conversion_reports_that_it_waits_for_reserved_room() {
     let mut pool = with_donors(2);
     let goal = RepairJob { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
     let mut big = job(3, 1, 1);

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_stored_is_reported_though_the_links_after_it_cannot_be_made() {
+    async fn upload_report_survives_a_failed_symlink() {
         let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
         let limits = RetryLimits { under_way: Duration::ZERO, ..RetryLimits::default() };
         let client = Pool::new(Env::system(), caller).with_retry_limits(limits);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_directory_lands_does_not_depend_on_what_is_there() {
+    fn directory_target_does_not_depend_on_existing_entries() {
         for is_dir in [false, true] {
             let landing = |into| Landing { into, is_dir, several: false };
             assert!(!landing(false).takes_in(true) && landing(true).takes_in(true));

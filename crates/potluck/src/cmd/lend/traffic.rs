@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_and_stored_is_counted_on_through_restarts_of_the_daemon_and_of_donors() {
+    fn traffic_counters_survive_daemon_and_donor_restarts() {
         let dir = tempfile::tempdir().expect("a directory");
         let of = |dir: &str, served, stored| DirTraffic { dir: dir.into(), served, stored };
         let noted = || Traffic::of(dir.path()).expect("notes").dirs;

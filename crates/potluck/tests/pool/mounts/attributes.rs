@@ -194,9 +194,8 @@ fn counts_of_links_mislead_no_program() {
 }
 
 #[test]
-fn df_tells_what_the_quota_of_the_space_leaves() {
-    let Some((lab, mount)) = mounted("df_tells_what_the_quota_of_the_space_leaves", 1, &[], &[])
-    else {
+fn df_shows_remaining_quota() {
+    let Some((lab, mount)) = mounted("df_shows_remaining_quota", 1, &[], &[]) else {
         return;
     };
     let told = || {
@@ -214,8 +213,8 @@ fn df_tells_what_the_quota_of_the_space_leaves() {
 }
 
 #[test]
-fn df_of_a_directory_goes_by_the_policy_of_that_directory() {
-    let test = "df_of_a_directory_goes_by_the_policy_of_that_directory";
+fn df_uses_the_policy_of_the_directory() {
+    let test = "df_uses_the_policy_of_the_directory";
     let Some((lab, mount)) = mounted(test, 2, &["--copies", "1"], &[]) else { return };
     fs::create_dir_all(mount.at("twice/below")).expect("made");
     let set = rustix::fs::XattrFlags::empty();

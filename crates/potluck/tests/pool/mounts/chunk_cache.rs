@@ -23,7 +23,7 @@ fn size_of(files: &[PathBuf]) -> u64 {
 }
 
 #[test]
-fn what_one_mount_has_read_another_reads_without_donors_and_a_flipped_bit_reaches_nobody() {
+fn mounts_share_a_verified_chunk_cache() {
     if !can_mount("what_one_mount_has_read_another_reads_without_donors") {
         return;
     }

@@ -161,7 +161,7 @@ const RECORD: usize = 64 << 10;
 
 /// Promise M3 is kept for each way in which a program writes and syncs.
 #[test]
-fn what_fsync_acknowledged_is_in_the_pool_when_its_mount_is_killed_m3() {
+fn fsynced_bytes_survive_kill_of_the_mount_m3() {
     let test = "what_fsync_acknowledged_is_in_the_pool";
     let Some((lab, mut mount)) = mounted(test, 2, &["--copies", "2"], &[]) else { return };
     let record = |number: usize| bytes(number as u64, RECORD);
@@ -212,7 +212,7 @@ fn what_fsync_acknowledged_is_in_the_pool_when_its_mount_is_killed_m3() {
 
 /// Where no disk is waited for, nothing that was acknowledged may be in the memory of a process alone.
 #[test]
-fn what_close_acknowledged_survives_kill_9_of_the_mount_and_the_manager_m4() {
+fn closed_files_survive_kill_of_mount_and_manager_m4() {
     let test = "what_close_acknowledged_survives_kill_9";
     let policy = &["--copies", "2", "--chunk-size", "64KiB"];
     let Some((mut lab, mount)) = mounted(test, 2, policy, &[]) else { return };

@@ -86,8 +86,8 @@ fn an_edit_of_a_large_file_moves_what_changed_and_no_more() {
 }
 
 #[test]
-fn what_an_edited_file_keeps_is_stored_again_where_a_donor_has_gone() {
-    if !can_mount("what_an_edited_file_keeps_is_stored_again_where_a_donor_has_gone") {
+fn edit_restores_unchanged_chunks_of_a_lost_donor() {
+    if !can_mount("edit_restores_unchanged_chunks_of_a_lost_donor") {
         return;
     }
     for policy in [["--copies", "2"], ["--ec", "2+1"]] {

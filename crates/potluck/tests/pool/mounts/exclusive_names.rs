@@ -42,7 +42,7 @@ fn counts(lock: PathBuf, number: PathBuf, times: u64) -> thread::JoinHandle<()> 
 }
 
 #[test]
-fn of_several_programs_and_mounts_one_makes_a_file_with_o_excl_and_the_others_hear_so_at_open() {
+fn o_excl_creates_exactly_once_across_mounts() {
     let Some((lab, one)) = mounted("one_makes_a_file_with_o_excl", 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     for round in 0..25 {

@@ -92,7 +92,7 @@ fn counts(path: &Path, times: u64) -> thread::JoinHandle<()> {
 }
 
 #[test]
-fn what_is_written_under_a_lock_is_found_by_whoever_locks_next_in_any_mount() {
+fn next_lock_holder_sees_writes_across_mounts() {
     let Some((lab, one)) = mounted("what_is_written_under_a_lock_is_found", 1, &[], &[]) else {
         return;
     };
@@ -111,7 +111,7 @@ fn what_is_written_under_a_lock_is_found_by_whoever_locks_next_in_any_mount() {
 }
 
 #[test]
-fn who_has_a_lock_on_a_file_that_it_only_reads_finds_what_its_mount_writes_and_loses_nothing() {
+fn read_lock_holder_sees_writes_of_its_mount() {
     let test = "who_has_a_lock_on_a_file_that_it_only_reads";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let path = mount.at("f");
@@ -183,7 +183,7 @@ fn a_close_of_a_locked_file_ends_though_the_manager_stays_away() {
 }
 
 #[test]
-fn what_takes_longer_to_publish_than_a_lease_is_found_by_whoever_locks_next() {
+fn next_lock_holder_sees_publications_longer_than_a_lease() {
     let test = "what_takes_longer_to_publish_than_a_lease_is_found";
     let Some((mut lab, one)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);

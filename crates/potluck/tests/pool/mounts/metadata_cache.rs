@@ -118,7 +118,7 @@ fn a_warm_tree_is_listed_and_looked_at_without_one_call_to_the_manager() {
 }
 
 #[test]
-fn what_is_changed_through_one_mount_is_soon_seen_through_another() {
+fn changes_propagate_between_mounts() {
     let Some((lab, one)) = mounted("what_is_changed_through_one_mount_is_soon_seen", 1, &[], &[])
     else {
         return;

@@ -159,7 +159,7 @@ fn a_file_of_which_a_write_failed_is_not_published_and_close_says_so() {
 }
 
 #[test]
-fn who_reads_a_new_file_while_it_is_written_does_not_publish_half_of_it() {
+fn concurrent_reader_does_not_publish_a_partial_file() {
     let test = "who_reads_a_new_file_while_it_is_written";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let content = bytes(1, 600_000);
@@ -176,7 +176,7 @@ fn who_reads_a_new_file_while_it_is_written_does_not_publish_half_of_it() {
 }
 
 #[test]
-fn who_read_a_file_while_it_was_made_keeps_what_its_writer_published_and_others_replace_it() {
+fn reader_of_a_new_file_keeps_its_published_version() {
     let test = "who_read_a_file_while_it_was_made_keeps_what_its_writer_published";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);

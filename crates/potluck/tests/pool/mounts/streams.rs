@@ -300,7 +300,7 @@ fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
 
 /// A descriptor that only reads syncs what others wrote, and each write of one with `O_DSYNC` is synced.
 #[test]
-fn what_was_written_is_synced_by_any_descriptor_of_the_file_and_by_writes_with_o_dsync() {
+fn fsync_on_any_descriptor_and_o_dsync_flush_the_file() {
     let Some((lab, tap, mount)) = counted("what_was_written_is_synced_by_any_descriptor") else {
         return;
     };

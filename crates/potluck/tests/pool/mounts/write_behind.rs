@@ -133,7 +133,7 @@ fn close_of_a_file_that_is_written_behind_waits_for_nobody_and_what_follows_wait
 }
 
 #[test]
-fn whoever_has_a_lock_next_in_another_mount_finds_what_was_closed_before_it_was_given_up() {
+fn lock_handover_publishes_write_behind_files() {
     let Some((mut lab, one)) = one_donor("whoever_has_a_lock_next_finds_what_was_closed") else {
         return;
     };
@@ -294,7 +294,7 @@ fn close_of_a_file_that_was_synced_waits_until_others_see_it() {
 }
 
 #[test]
-fn what_was_written_behind_when_a_mount_was_killed_is_named_by_the_next() {
+fn remount_names_unpublished_write_behind_files() {
     let Some((mut lab, mut mount)) = one_donor("what_was_written_behind_when_a_mount_was_killed")
     else {
         return;

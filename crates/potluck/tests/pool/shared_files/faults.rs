@@ -285,7 +285,7 @@ async fn finish_two(pool: &Pool) {
 }
 
 #[test]
-fn whoever_is_left_out_is_in_no_version_though_one_was_composed_with_it() {
+fn excluded_writer_is_in_no_later_version() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
@@ -309,7 +309,7 @@ fn whoever_is_left_out_is_in_no_version_though_one_was_composed_with_it() {
 }
 
 #[test]
-fn whoever_goes_on_with_a_version_that_another_began_leaves_out_whom_that_one_was_told_to() {
+fn resumed_composition_keeps_the_exclusions_of_its_first_writer() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
