@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_of_what_was_measured_are_in_table_and_picture_and_nothing_else_is() {
+    fn table_and_picture_show_medians_only() {
         let mut panel = Panel::new("OAB", "donors", "MiB/s", vec!["1".into(), "2".into()]);
         for (clock, told) in [(10.0, 11.0), (30.0, 31.0), (20.0, 21.0)] {
             panel.add("sliding-window", 1, Sample { clock, told: Some(told) });

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_programs_are_told_as_equal_whichever_is_first_and_however_many_rounds_there_are() {
+    fn equal_programs_compare_equal_in_any_order_and_number_of_rounds() {
         let cost = |seconds| {
             let time = Duration::from_secs_f64(seconds);
             Cost { wall: time, cpu: time }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_lasts_while_it_is_renewed_and_a_member_has_no_more_than_its_share() {
+    fn read_leases_are_renewable_and_bounded_per_member() {
         let leases = Leases::default();
         let (one, other) = (MemberId(1), MemberId(2));
         let version = VersionId(7);

@@ -180,7 +180,7 @@ mod tests {
     use potluck_core::chunk::ChunkName;
 
     #[tokio::test]
-    async fn chunks_are_read_again_from_their_local_file_unless_it_has_other_bytes_by_now() {
+    async fn chunks_are_reread_from_an_unchanged_local_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("f");
         let content: Vec<u8> = (0..300_000_u32).map(|at| (at / 1000) as u8).collect();

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_read_as_chmod_reads_them_and_the_kind_of_a_file_is_left_out() {
+    fn permissions_parse_like_chmod() {
         for (text, bits) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("4755", 0o4755)] {
             assert_eq!(text.parse::<Permissions>().map(Permissions::bits), Ok(bits), "{text}");
         }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_not_trusted_leaves_no_bit_by_which_a_program_would_run_as_somebody_else() {
+    fn untrusted_write_clears_set_id_bits() {
         for (before, after) in
             [(0o4755, 0o755), (0o2755, 0o755), (0o6710, 0o710), (0o6744, 0o2744), (0o1644, 0o1644)]
         {

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_takes_its_time_and_no_more_however_much_of_the_day_a_machine_is_on_r1() {
+    fn scrub_round_keeps_its_period_on_part_time_machines_r1() {
         for hours in [24, 16, 8, 4, 3] {
             assert!((28..=30).contains(&days(hours)), "{hours} hours a day: {} days", days(hours));
         }

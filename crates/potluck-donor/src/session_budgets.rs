@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_of_a_session_goes_with_it_and_its_tickets_are_worth_nothing_from_then_on() {
+    fn ended_session_budget_is_dropped_and_its_tickets_void() {
         let tickets = SessionTickets::default();
         let (ended, open) = (session(1), session(2));
         for session in [ended, open] {
@@ -319,8 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn fifty_sessions_a_second_for_a_day_are_never_refused_beside_a_member_who_opens_600_a_second()
-    {
+    fn fifty_sessions_a_second_survive_a_member_opening_600() {
         /// The sessions that an honest member opens each second, and the seconds for which each is open. A session
         /// whose ticket is refused renews it, as clients do.
         const RATE: u64 = 50;

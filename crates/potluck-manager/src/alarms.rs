@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn two_daemons_with_one_identity_are_told_with_both_addresses_and_what_to_do() {
+    fn duplicate_identity_alarm_names_both_addresses() {
         let at = |text: &str| text.parse::<Addresses>().expect("an address");
         let mut donor = DonorStatus {
             name: "desk".into(),

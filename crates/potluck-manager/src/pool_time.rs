@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_leaps_at_a_start_and_what_was_asked_for_does_not_end_the_earlier_by_that() {
+    fn pool_time_leap_at_start_does_not_shorten_waits() {
         let time = |saved, leapt| PoolTime::after(saved, leapt, Arc::new(Stopped));
         let leap_ms = TIME_LEAP.as_millis() as u64;
         let first = time(None, 0);

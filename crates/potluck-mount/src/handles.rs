@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_once_to_each_who_has_its_directory_open_and_bounded_many_are_kept() {
+    fn directory_failures_are_told_once_and_bounded() {
         let mut handles = OpenHandles::default();
         let open = |handles: &mut OpenHandles, dir| {
             handles.add(dir, Handle::Listing(Arc::default()), Some(7))

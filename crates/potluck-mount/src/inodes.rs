@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lost_its_name_is_written_as_what_has_the_name_unless_it_is_locked() {
+    fn unlinked_file_is_written_under_its_name_unless_locked() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let [old, next] = ["f", "next"].map(|name| {
             let number = inodes.of(ROOT, name);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_staged_until_it_is_said_to_be_no_more_though_the_kernel_forgets_it() {
+    fn staging_mapping_survives_kernel_forget() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let dir = inodes.of(ROOT, "d");
         inodes.looked_up(dir, (ROOT, "d"), EntryKind::Dir);

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_share_files_if_one_is_of_a_directory_of_the_other_and_either_can_be_changed() {
+    fn overlapping_writable_mounts_share_files() {
         let of = |path: &str| {
             let path = path.parse().expect("a path");
             RecordedMount::alone(path, Path::new("/mnt"))
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_mount_left_the_names_of_what_it_had_not_published_and_of_nothing_else() {
+    fn record_of_a_dead_mount_names_unpublished_files_only() {
         let fixture = Fixture::new();
         let record = fixture.take();
         let again = MountRecord::take(fixture.dir.path(), &fixture.mount).expect_err("taken");
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_dies_while_its_record_is_written_anew_leaves_the_latest_state() {
+    fn record_rewrite_is_crash_safe() {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
         let fixture = Fixture::new();
         let record = fixture.take();

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_files_together_have_no_more_than_the_limit_and_give_back_what_they_had() {
+    fn spool_limit_covers_all_files_and_is_released() {
         let dir = tempfile::tempdir().expect("a directory");
         let spool = Arc::new(Spool::new(dir.path().join("spool"), 100));
         let (mut one, mut other) = (SpoolFile::new(&spool), SpoolFile::new(&spool));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_stands_once_the_manager_has_reached_the_donor_and_ends_by_itself() {
+    fn reach_complaint_needs_manager_contact_and_expires() {
         let mut reach = ReachRecord::default();
         reach.reached(at(100));
         reach.complain(ADA, HERE, at(101));

@@ -356,7 +356,7 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
 }
 
 #[test]
-fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
+fn write_below_policy_waits_for_expected_donors_only() {
     let opened = |change: &dyn Fn(&mut Pool)| {
         let mut pool = pool();
         for donor in 1..=3 {
@@ -600,7 +600,7 @@ fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
 }
 
 #[test]
-fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_each() {
+fn unknown_chunks_are_reclaimed_a_few_donors_at_a_time() {
     let (mut pool, donors, now) = (pool(), 12, at(1.0));
     let all: Vec<DonorId> = (1..=donors).map(DonorId).collect();
     let list = |pool: &mut Pool, donor: DonorId| {
@@ -657,7 +657,7 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
 }
 
 #[test]
-fn a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_by_receipt_d3() {
+fn briefly_silent_donor_counts_and_dead_one_needs_a_receipt_d3() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     pool.inventory_done(DonorId(1), Incarnation(7));

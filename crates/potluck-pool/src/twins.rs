@@ -54,7 +54,7 @@ mod tests {
     use crate::tests::{at, pool, register};
 
     #[test]
-    fn two_daemons_with_one_identity_are_told_with_where_the_other_is_until_one_is_gone() {
+    fn twin_daemons_are_reported_until_one_is_gone() {
         let mut pool = pool();
         let mut told = Vec::new();
         // A donor that starts again and again is one daemon, and one registration may come late.

@@ -181,7 +181,7 @@ mod tests {
     use potluck_core::entropy::SeededEntropy;
 
     #[test]
-    fn a_kit_that_cannot_be_read_is_not_taken_for_none_where_it_may_have_the_key() {
+    fn unreadable_recovery_kit_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let state = StateDir::take(dir.path()).expect("taken");
         Ca::create(&state.ca(), "lab").expect("made");

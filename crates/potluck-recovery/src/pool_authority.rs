@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_told_once_the_log_is_sealed_anew_and_are_behind_until_they_follow_x6() {
+    fn members_hear_of_a_rotation_after_the_log_is_resealed_x6() {
         let (_dir, state) = pool();
         let authority = load(&state);
         let (old, key) = (authority.ca(), authority.recovery_key().expect("a key"));

@@ -46,7 +46,7 @@ mod tests {
     use crate::ca::Ca;
 
     #[test]
-    fn a_proof_holds_for_what_was_said_and_for_every_manager_of_the_pool_also_a_restored_one() {
+    fn term_proof_is_valid_for_every_manager_of_the_pool() {
         let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
         let ours = Ca::create(here.path(), "lab").expect("made");
         let proof = ours.terms().prove(Epoch(3), 7, 11);

@@ -263,7 +263,7 @@ fn the_same_seed_gives_the_same_trace_twice() {
 }
 
 #[test]
-fn every_seed_keeps_committed_files_whole_and_readable_through_its_faults_d1_d2_i1_a1_a2_c1() {
+fn every_seed_keeps_its_promises_through_faults_d1_d2_i1_a1_a2_c1() {
     if Piece::wanted().is_some() {
         return; // this process plays one piece, and nothing else
     }

@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_manager_on_this_machine_is_found_when_the_machine_s_addresses_have_changed() {
+    async fn local_manager_is_found_after_an_address_change() {
         let (address, _heard) = manager().await;
         let port = address.first().expect("an address").port();
         let gone: Addresses = Address::of([127, 0, 0, 2].into(), port).into();
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_manager_that_notes_its_address_in_the_identity_later_is_found_by_the_next_call() {
+    async fn manager_address_noted_later_is_used_by_the_next_call() {
         let dir = tempfile::tempdir().expect("a directory");
         let note = |manager: &Addresses| {
             let about = serde_json::json!({

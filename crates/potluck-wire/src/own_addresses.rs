@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_gets_another_address_tells_it_unless_its_owner_said_where_it_is() {
+    async fn address_change_is_announced_unless_advertised() {
         let net = Arc::new(Moving::default());
         net.set(&["10.0.0.1"]);
         let listen = "[::]:7701".parse().expect("an address");

@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_is_for_one_chunk_at_one_level_in_one_session_of_one_incarnation() {
+    fn receipt_binds_chunk_level_session_and_incarnation() {
         let (key, _) = fixture();
         let (name, session, life) = (ChunkName::of(b"x"), SessionId([1; 16]), Incarnation(5));
         let of = |life, session, ack| Receipt::issue(&key, life, &session, &name, 1, ack);

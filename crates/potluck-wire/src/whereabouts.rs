@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_follows_the_next_authority_forgets_where_the_one_before_it_led_x6() {
+    fn new_authority_replaces_known_whereabouts_x6() {
         let dir = tempfile::tempdir().expect("a directory");
         let ((old_key, old), (next_key, next)) = (authority(), authority());
         let guide = Guide::open(Arc::new(crate::net::SystemNet), POOL, old, dir.path());

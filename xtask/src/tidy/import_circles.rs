@@ -242,7 +242,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_circle_of_more_than_four_files_is_found_through_names_that_are_passed_on() {
+    fn long_import_circle_is_found_through_reexports() {
         let all = "p/src/a.rs, p/src/b.rs, p/src/c.rs, p/src/d.rs, p/src/e.rs";
         assert_eq!(found(&CIRCLE), [format!("p: 5 files import each other, at most 4: {all}")]);
         let mut open = CIRCLE;

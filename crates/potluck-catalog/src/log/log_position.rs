@@ -293,8 +293,7 @@ mod tests {
 
     /// A pool of 10,000 records, of which one in a hundred changes each day.
     #[test]
-    fn a_log_takes_no_more_than_a_fifth_above_its_base_at_the_end_of_any_day_and_is_seldom_written()
-    {
+    fn log_exceeds_its_base_by_a_fifth_at_most() {
         let base = extent(5, 20_000_000);
         let (mut log, mut begun, mut written) = (Extent::default(), 0, 0);
         for day in 0..365 {

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pools_of_one_name_differ_by_their_authority_and_unknown_ones_by_their_name() {
+    fn pools_of_one_name_are_told_apart_by_authority() {
         let known = |name, authority: &[u8]| Authority::new(name, &Digest::of(authority));
         let unknown = |name: &str| Authority { pool: name.into(), fingerprint: None };
         assert!(known("lab", b"one").may_be(&known("lab", b"one")));

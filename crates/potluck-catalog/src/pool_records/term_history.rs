@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_begins_anew_after_a_term_that_wrote_none_and_when_all_is_given_up() {
+    fn term_history_restarts_after_a_gap() {
         let fixture = Fixture::new();
         let db = &*fixture.db;
         let made = changes::last(db).expect("counted") as u64;

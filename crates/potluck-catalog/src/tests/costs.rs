@@ -316,7 +316,7 @@ fn looked_for(fixture: &Fixture, donor: u32) -> (usize, usize) {
 
 /// The steps are counted: each is a look into two indexes.
 #[test]
-fn to_find_what_a_donor_may_have_lost_takes_as_many_steps_as_it_has_unused_copies() {
+fn doubting_a_donor_costs_its_unused_copies_only() {
     let mut fixture = Fixture::new();
     // Each commit numbers its chunks after those of the last.
     let mut commit = |dir: &str, numbers: std::ops::Range<u64>, donors: &[u32]| {

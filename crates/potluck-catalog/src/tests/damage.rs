@@ -51,7 +51,7 @@ fn a_damaged_catalog_is_refused_and_never_served_d4() {
 
 /// The time to open a catalog does not grow with its size, because a large one is checked while it is in use.
 #[test]
-fn a_large_catalog_is_opened_at_once_and_found_damaged_by_the_check_beside_d4() {
+fn large_catalog_opens_at_once_and_is_checked_in_the_background_d4() {
     let mut fixture = Fixture::new();
     for n in 0..200 {
         fixture.put(file(&format!("pot://lab/{n}"), &[n], &[1]));
@@ -143,8 +143,7 @@ fn a_damaged_file_keeps_nobody_from_the_files_behind_it_l1() {
 }
 
 #[test]
-fn a_damaged_record_keeps_no_file_from_being_removed_or_replaced_and_no_trash_from_being_taken_apart()
- {
+fn damaged_record_blocks_no_removal_and_no_trash_cleanup() {
     let mut fixture = Fixture::new();
     let names = ["a", "b", "c", "d", "e"];
     for (n, name) in names.into_iter().enumerate() {

@@ -585,7 +585,7 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
 
 /// A move measures the paths below before its transaction, and a longer one may be put there in between.
 #[test]
-fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it() {
+fn log_skips_only_entries_with_overlong_paths() {
     let mut fixture = Fixture::new();
     fixture.commit(vec![small("pot://lab/a/one", b"1"), small("pot://lab/z", b"2")]);
     let db = &*fixture.db;

@@ -165,7 +165,7 @@ fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
 /// Another engine may fail transactions that conflict with each other, and SQLite fails one while another program locks
 /// the catalog.
 #[test]
-fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() {
+fn conflicting_transaction_reruns_all_its_jobs() {
     for offload in [Offload::Inline, Offload::Threads] {
         let fixture = Fixture::new();
         let catalog = Catalog::open(&fixture.file(), offload, ReadClock::by(0)).expect("opened");
@@ -224,7 +224,7 @@ fn the_copies_of_all_donors_are_counted_without_sorting_them() {
 }
 
 #[test]
-fn work_in_the_background_ends_its_step_when_it_has_held_the_writer_for_long_enough() {
+fn background_step_yields_the_writer_after_its_budget() {
     // A piece is of 32 entries and chunks, and each file has one chunk.
     for (step_ms, left) in [(0, 0), (15, 100 - 32), (50, 100 - 16)] {
         let mut fixture = Fixture::new();
@@ -316,8 +316,7 @@ fn a_query_ends_when_nobody_waits_for_it_and_the_next_is_answered() {
 
 /// The changes that no power cut undoes are those that the log was synced with.
 #[test]
-fn a_change_that_is_durable_soon_waits_for_no_disk_and_is_on_it_with_the_next_sync_or_a_moment_later()
- {
+fn deferred_durability_waits_for_no_sync_and_is_synced_soon() {
     let mut fixture = Fixture::new();
     let disk = Policy { sealed: false, ack: AckLevel::Disk, ..Policy::default() };
     operations::spaces::create(&fixture.db, &new_space("safe", disk, None), 0).expect("a space");

@@ -151,7 +151,7 @@ async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() 
 }
 
 #[tokio::test]
-async fn a_commit_takes_nothing_along_that_others_stage_in_the_directory_that_it_replaces() {
+async fn checkpoint_commit_keeps_nested_staging_of_others() {
     let mut stage = Stage::new().await;
     let keeps = Override { keep_versions: Some("10".parse().expect("ten")), ..Override::default() };
     stage.put(file("pot://lab/run/step/old", &[1], &[1])).await;
@@ -183,7 +183,7 @@ async fn a_commit_takes_nothing_along_that_others_stage_in_the_directory_that_it
 }
 
 #[tokio::test]
-async fn names_of_staging_directories_are_made_moved_and_removed_by_checkpoints_alone() {
+async fn only_checkpoints_change_staging_directory_names() {
     let mut stage = Stage::new().await;
     let open = stage.replace(1, "pot://lab/step").await;
     stage.put(file(&staged(&open, "a"), &[1], &[1])).await;
@@ -326,7 +326,7 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
 }
 
 #[tokio::test]
-async fn a_merge_that_would_hold_up_others_is_refused_and_what_replaces_a_file_counts_twice() {
+async fn checkpoint_merge_is_bounded_and_counts_replacements_twice() {
     let mut stage = Stage::new().await;
     let names = |from: u32| (from..from + 2100).map(|n| format!("tree/{n:05}"));
     let all = |at: &dyn Fn(String) -> String, from| -> Vec<_> {
@@ -393,8 +393,7 @@ async fn restarts_of_the_manager_take_no_time_off_an_open_checkpoint() {
 }
 
 #[tokio::test]
-async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_it_for_ten_minutes()
-{
+async fn shared_state_ends_by_commit_removal_or_ten_idle_minutes() {
     let mut stage = Stage::new().await;
     let out = path("pot://lab/out");
     let shared = |made_by| {

@@ -85,7 +85,7 @@ async fn copies_that_a_donor_invents_are_no_losses() {
 }
 
 #[tokio::test]
-async fn a_list_is_compared_with_what_counts_at_its_donor_before_names_are_looked_up() {
+async fn inventory_is_compared_with_counted_copies_before_name_lookups() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1, 2, 3], &[1])).await;
     stage.put(file("pot://lab/b", &[4], &[2])).await;
@@ -155,7 +155,7 @@ async fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
 }
 
 #[tokio::test]
-async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holders() {
+async fn donor_copies_are_counted_and_sampled_with_other_holders() {
     let mut stage = Stage::new().await;
     let numbers: Vec<u64> = (1..=40).collect();
     stage.put(file("pot://lab/a", &numbers, &[1])).await;

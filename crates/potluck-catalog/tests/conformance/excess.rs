@@ -125,7 +125,7 @@ async fn a_copy_stays_when_what_is_relied_on_instead_counts_no_more() {
 }
 
 #[tokio::test]
-async fn a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not_when_listed_d5() {
+async fn leaving_copy_counts_again_after_put_or_verify_only_d5() {
     let mut stage = Stage::new().await;
     stage.put_copies("pot://lab/a", 1, &[1, 2], 1).await;
     let listed = Holding { name: chunk(1), len: 1000 };

@@ -156,7 +156,7 @@ async fn a_member_makes_as_many_spaces_as_one_may_and_again_after_a_removal() {
 }
 
 #[tokio::test]
-async fn a_look_at_the_whole_pool_passes_over_spaces_that_are_not_seen_whatever_its_cursor() {
+async fn pool_wide_walk_skips_hidden_spaces_at_any_cursor() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a/file", &[1, 2, 3], &[1])).await;
     for name in ["alpha", "zeta"] {

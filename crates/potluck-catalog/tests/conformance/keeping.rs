@@ -68,7 +68,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_version_that_is_replaced_is_kept_seen_by_no_listing_and_made_current_again() {
+async fn replaced_version_is_kept_hidden_and_can_be_reverted_to() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", None).await;
     let first = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -174,7 +174,7 @@ async fn a_version_that_a_reader_has_open_is_left_whole_when_it_is_let_go_a5() {
 }
 
 #[tokio::test]
-async fn a_tree_that_was_removed_comes_back_whole_with_its_versions_and_its_policies() {
+async fn removed_tree_is_restored_with_versions_and_policies() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", Some("1h")).await;
     stage.keeps("pot://lab/d/t/strict", "3", None).await;
@@ -382,8 +382,7 @@ async fn a_directory_that_a_checkpoint_takes_the_place_of_is_kept_as_a_version()
 }
 
 #[tokio::test]
-async fn an_emptied_directory_that_another_takes_the_place_of_is_kept_with_what_was_removed_in_it()
-{
+async fn replaced_empty_directory_keeps_its_trash() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab", "none", Some("7d")).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -413,7 +412,7 @@ async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
 }
 
 #[tokio::test]
-async fn an_empty_directory_that_is_removed_takes_nothing_along_that_is_kept_of_its_name() {
+async fn removed_empty_directory_keeps_history_of_its_name() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", Some("1h")).await;
     let old = stage.put(file("pot://lab/d/a", &[1], &[1])).await;

@@ -41,7 +41,7 @@ async fn store(stage: &mut Stage, files: Vec<PreparedFile>) -> Result<(), Error>
 }
 
 #[tokio::test]
-async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_never_is() {
+async fn quota_refuses_only_growth() {
     let mut stage = Stage::new().await;
     stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
     store(&mut stage, vec![sized("pot://lab/a", 2)]).await.expect("fits");
@@ -222,7 +222,7 @@ async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back(
 }
 
 #[tokio::test]
-async fn directories_above_a_checkpoint_count_in_a_quota_when_it_begins_and_at_its_commit() {
+async fn checkpoint_parent_directories_count_against_the_quota() {
     let stage = Stage::new().await;
     let set = async |files| {
         let quota = Quota { bytes: None, files: Some(files) };

@@ -227,7 +227,7 @@ async fn told(stage: &Stage, at: &str) -> (i64, u32, Option<VersionId>) {
 }
 
 #[tokio::test]
-async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_copies() {
+async fn attributes_need_no_new_version_and_follow_moves_and_copies() {
     let stage = tree().await;
     let set = async |at, version, mtime: Option<i64>, mode: Option<u32>| {
         let (mtime, permissions) = (mtime.map(FileTime), mode.map(Permissions::of_mode));
@@ -279,7 +279,7 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
 }
 
 #[tokio::test]
-async fn times_of_access_and_change_are_kept_and_a_change_moves_with_attributes_and_names() {
+async fn atime_and_ctime_are_kept_and_ctime_follows_changes() {
     let mut stage = tree().await;
     let times = async |stage: &Stage, at: &str| {
         let entry = stage.catalog.stat(path(at)).await.expect("there").entry;

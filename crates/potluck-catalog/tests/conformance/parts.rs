@@ -260,7 +260,7 @@ async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
 }
 
 #[tokio::test]
-async fn a_strict_directory_takes_no_file_whose_parts_were_judged_less_strictly_elsewhere() {
+async fn strict_directory_refuses_parts_judged_less_strictly() {
     let mut stage = Stage::new().await;
     let strict = path("pot://lab/strict");
     stage.catalog.make_directory(strict.clone(), true, MADE).await.expect("made");

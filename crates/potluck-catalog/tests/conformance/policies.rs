@@ -231,7 +231,7 @@ async fn reads_race_as_the_directory_of_each_file_says() {
 }
 
 #[tokio::test]
-async fn a_file_written_with_less_than_its_directory_asks_for_has_that_as_its_goal_and_is_unsafe() {
+async fn file_below_directory_policy_is_unsafe_and_converted() {
     let mut stage = Stage::new().await;
     async fn there(stage: &Stage, at: &str) -> (Option<String>, bool) {
         let (version, _) = stage.file(at).await;

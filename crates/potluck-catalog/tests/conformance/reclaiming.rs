@@ -223,7 +223,7 @@ async fn chunks_in_use_are_not_condemned_and_new_use_cancels_gc_d5() {
 }
 
 #[tokio::test]
-async fn a_copy_that_was_ordered_to_go_counts_for_nothing_when_its_chunk_is_used_again_d5() {
+async fn copy_under_a_delete_order_does_not_count_for_new_use_d5() {
     for (is_there, counted) in [(false, (0, 0)), (true, (1, 0))] {
         let mut stage = Stage::new().await;
         stage.put(file("pot://lab/a", &[1], &[1, 2])).await;

@@ -136,7 +136,7 @@ async fn receipts_of_an_earlier_incarnation_are_not_recorded_d3() {
 }
 
 #[tokio::test]
-async fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chunk() {
+async fn async_write_needs_one_holder_and_opens_an_unsafe_window() {
     let mut stage = Stage::new().await;
     stage.asked.may_lower = true;
     for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
@@ -183,7 +183,7 @@ async fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
 }
 
 #[tokio::test]
-async fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_commit_d3() {
+async fn donor_dead_since_its_ack_does_not_count_at_commit_d3() {
     let mut stage = Stage::new().await;
     stage.put(copies("pot://lab/known", &[9], &[2, 3], 2)).await;
     stage.donors.hung_up(DonorId(2), Tick::ZERO);
@@ -215,7 +215,7 @@ async fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_c
 }
 
 #[tokio::test]
-async fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_root_says() {
+async fn strict_subdirectory_requires_full_redundancy() {
     let mut stage = Stage::new().await;
     let strict = path("pot://lab/tree/strict");
     stage.catalog.make_directory(strict.clone(), true, MADE).await.expect("made");
@@ -235,7 +235,7 @@ async fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_ro
 }
 
 #[tokio::test]
-async fn a_strict_directory_takes_no_file_that_was_written_for_another_with_less_redundancy() {
+async fn strict_directory_refuses_files_written_with_less_redundancy() {
     let mut stage = Stage::new().await;
     let strict = path("pot://lab/strict");
     stage.catalog.make_directory(strict.clone(), true, MADE).await.expect("made");

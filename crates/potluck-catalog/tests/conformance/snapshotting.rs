@@ -211,7 +211,7 @@ async fn entry_moved_into_a_staging_directory_stays_in_its_snapshot() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_takes_the_place_of_no_directory_whose_snapshots_would_go_with_it() {
+async fn checkpoint_does_not_replace_a_directory_with_snapshots() {
     let mut stage = tree().await;
     stage.take("pot://lab/d/sub", "one").await;
     let staging = stage.stages(1, "pot://lab/d", CommitStyle::Replace).await;
@@ -272,7 +272,7 @@ async fn entry_moved_twice_stays_in_its_snapshot_after_both_removals() {
 }
 
 #[tokio::test]
-async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_it_was_emptied_and_removed() {
+async fn snapshot_keeps_a_removed_subdirectory_with_its_content() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
     let before = stage.shown("pot://lab/d").await;
@@ -292,7 +292,7 @@ async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_it_was_emptied
 }
 
 #[tokio::test]
-async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_another_took_its_place() {
+async fn snapshot_keeps_a_replaced_subdirectory_with_its_content() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
     let before = stage.shown("pot://lab/d").await;
@@ -326,7 +326,7 @@ async fn version_in_two_snapshots_survives_deleting_one() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_moved_within_a_directory_is_in_its_snapshot_under_the_old_name_alone() {
+async fn snapshot_shows_a_renamed_file_under_its_old_name() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
     let at = stage.take("pot://lab/d", "one").await;

@@ -117,7 +117,7 @@ async fn failed_and_nameless_changes_notify_no_watch() {
 }
 
 #[tokio::test]
-async fn changes_of_rights_and_members_are_told_and_a_space_that_goes_takes_its_rights() {
+async fn watches_hear_of_rights_and_removed_space_drops_its_rights() {
     let (stage, noted) = heard().await;
     let ada = stage.join("ada", 1).await;
     assert_eq!(noted.take(), [CommittedChange::Member(ada)]);

@@ -78,7 +78,7 @@ fn bytes_of_two_writers_are_an_error_that_names_them() {
 }
 
 #[test]
-fn contributions_of_too_many_pieces_together_are_an_error_that_names_who_has_most() {
+fn too_many_contributed_pieces_is_an_error_naming_the_largest() {
     let mut composition = Composition::of_version(0);
     let pieces = |first: u64, count: u64| {
         let extents: Vec<_> = (first..first + count).map(|at| (2 * at, 1, 0)).collect();

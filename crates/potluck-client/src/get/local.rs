@@ -148,7 +148,7 @@ mod tests {
     use potluck_core::entropy::SeededEntropy;
 
     #[test]
-    fn a_copy_that_nobody_waits_for_leaves_nothing_though_a_thread_still_writes_d2() {
+    fn cancelled_download_leaves_nothing_despite_a_running_thread_d2() {
         let dir = tempfile::tempdir().expect("a directory");
         let files = || fs::read_dir(dir.path()).expect("listed").count();
         let entropy = SeededEntropy::new(1);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_to_a_link_that_the_user_named_replaces_what_it_leads_to_and_any_other_the_link() {
+    fn download_to_a_named_symlink_replaces_its_target_only() {
         let dir = tempfile::tempdir().expect("a directory");
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::write(&real, "old").expect("written");

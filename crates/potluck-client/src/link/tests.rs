@@ -201,7 +201,7 @@ fn name_of(body: &ChunkBody) -> ChunkName {
 /// This runs over a socket of the machine, since only there are parts of files sent without a copy through this
 /// process.
 #[tokio::test]
-async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_and_no_more() {
+async fn chunk_of_a_shortened_file_is_refused_alone() {
     let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("listening");
     let address = listener.local_addr().expect("an address").to_string();
     let ours = SystemNet.connect(&address).await.expect("connected");
@@ -341,7 +341,7 @@ async fn a_donor_that_drips_is_given_up_a2() {
 
 /// A reader of a sealed space who lends a disk has its key, and so can seal any bytes under the digest of a chunk.
 #[tokio::test]
-async fn bytes_that_a_reader_seals_under_another_digest_are_refused_whole_and_in_part_i4() {
+async fn content_resealed_under_another_digest_is_refused_i4() {
     let (link, mut io, mut keys) = link();
     let key = SpaceKey::from_bytes([7; 32]);
     let right = vec![1; 3 * SEGMENT as usize + 5];
@@ -380,7 +380,7 @@ async fn bytes_that_a_reader_seals_under_another_digest_are_refused_whole_and_in
 }
 
 #[tokio::test]
-async fn requests_that_a_socket_takes_in_pieces_are_answered_each_with_its_own_chunk() {
+async fn partially_sent_requests_get_their_own_chunks() {
     let (link, mut io, mut keys) = link();
     let donor = tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");

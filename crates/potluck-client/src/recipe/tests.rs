@@ -49,7 +49,7 @@ fn opened(lens: &[u32], sealed: bool) -> OpenFile {
 }
 
 #[test]
-fn sealed_bytes_are_never_taken_for_content_nor_plain_ones_in_a_sealed_space_i1() {
+fn sealed_and_plain_bytes_are_never_confused_i1() {
     let key = SpaceKey::from_bytes([5; 32]);
     assert!(Recipe::check(opened(&[9, 9, 4], true), Some(&key)).is_ok());
     assert!(Recipe::check(opened(&[9, 9, 4], false), None).is_ok());

@@ -202,7 +202,7 @@ async fn fed_bytes_are_cut_like_a_stream_in_right_sized_buffers() {
 }
 
 #[tokio::test]
-async fn a_local_file_that_changes_while_it_is_read_ends_only_where_that_is_allowed() {
+async fn local_file_changed_during_upload_fails_unless_allowed() {
     let later = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
     let touch: fn(&File) = |file| file.write_all_at(&[1], 0).expect("written");
     let truncate: fn(&File) = |file| file.set_len(2 * CHUNK as u64).expect("cut off");

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_waits_for_a_busy_donor_of_another_domain_and_shares_one_only_when_none_is_left() {
+    fn copy_waits_for_a_busy_donor_of_another_domain() {
         let mut targets = in_domains(&[1, 1, 2, 2]);
         assert_eq!(second(&targets), Some(DonorId(3)), "2 is planned, and fails with 1");
         busy(&targets, 3);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_waits_for_a_busy_donor_of_its_section_and_goes_elsewhere_only_when_none_is_left() {
+    fn copy_waits_for_a_busy_donor_of_its_section() {
         let mut targets = in_domains(&[1, 2, 3]);
         let [one, two, three] = [1, 2, 3].map(DonorId);
         let section = |donors: [DonorId; 2]| Section { donors: donors.into(), chunks: 1, bytes: 1 };

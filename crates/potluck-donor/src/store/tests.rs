@@ -222,7 +222,7 @@ fn pages_list_everything_once_in_order_whatever_their_size() {
 }
 
 #[test]
-fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
+fn store_walk_lists_each_bucket_once_and_resumes() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let mut expected: Vec<_> = (0..700).map(|number| put(&store, number)).collect();
@@ -349,7 +349,7 @@ fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
 }
 
 #[test]
-fn quarantined_files_take_their_part_of_what_is_lent_and_no_more_over_restarts_too() {
+fn quarantine_stays_within_its_share_across_restarts() {
     let dir = TempDir::new().expect("a directory");
     let first = store(dir.path());
     let quarantined = quarantine(&first, 0..6);
@@ -439,7 +439,7 @@ fn a_chunk_that_leaves_quarantine_during_a_recount_stays_counted_s2() {
 }
 
 #[test]
-fn a_chunk_that_parts_are_read_of_is_open_until_it_is_removed_replaced_or_quarantined() {
+fn partially_read_chunk_stays_open_until_it_goes() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let chunks = store.layout().chunks().to_owned();

@@ -171,7 +171,7 @@ async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d
 
 /// A note that a disk spoiled must not make a donor disobey its manager for ever.
 #[tokio::test]
-async fn a_manager_that_has_no_proof_is_forgotten_and_the_one_that_says_so_is_obeyed() {
+async fn unproven_manager_is_forgotten_for_the_proven_one() {
     let pool = Pool::start().await;
     pool.manager.state().start = 77;
     pool.manager.heartbeats(2).await;

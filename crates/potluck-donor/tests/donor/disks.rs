@@ -388,7 +388,7 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
 }
 
 #[tokio::test]
-async fn a_chunk_that_cannot_be_read_is_quarantined_and_named_and_served_again_when_it_can() {
+async fn unreadable_chunk_is_quarantined_until_readable_again() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 1_000_000);
     let name = ChunkName::of(&bytes);

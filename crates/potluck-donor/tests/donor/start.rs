@@ -146,7 +146,7 @@ async fn a_store_of_another_pool_is_never_taken_over() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_lost_is_begun_anew_only_when_asked_and_never_beside_one_that_is_there() {
+async fn new_store_needs_a_request_and_no_existing_store() {
     let (place, _) = used().await;
     let elsewhere = DonorConfig { dir: place.lent().with_extension("new"), ..place.config(GIB) };
     let why = start_as(DONOR, elsewhere.clone(), Claiming::Anew).await.err().expect("refused");

@@ -131,7 +131,7 @@ async fn a_ticket_ends_by_the_managers_clock_in_open_connections_too() {
 }
 
 #[tokio::test]
-async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_too_x5() {
+async fn revocation_voids_tickets_on_open_connections_x5() {
     let pool = Pool::start().await;
     let (old, new) = (pool.ticket(&[Caveat::Issued(999)]), pool.ticket(&[Caveat::Issued(1000)]));
     let mut client = pool.open(&old).await.expect("open");
@@ -148,7 +148,7 @@ async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_t
 }
 
 #[tokio::test]
-async fn a_manager_restored_from_before_somebodys_rights_ended_is_obeyed_and_ends_rights_anew_x5() {
+async fn restored_manager_revokes_rights_anew_x5() {
     const LATER: u64 = 50_000_000;
     let pool = Pool::start().await;
     let time = |now_ms, void_before| {

@@ -135,7 +135,7 @@ async fn a_page_of_the_inventory_that_is_lost_is_sent_again_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_manager_that_has_no_time_for_a_list_is_asked_again_while_heartbeats_go_on() {
+async fn busy_manager_gets_the_inventory_later_during_heartbeats() {
     let pool = Pool::start().await;
     let names = stored(&pool, 3).await;
     pool.manager.until("the first inventory", listed).await;

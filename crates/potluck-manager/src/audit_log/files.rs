@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_both_kinds_are_read_in_order_page_by_page_and_numbers_go_on_after_a_restart() {
+    fn audit_pages_are_ordered_and_numbered_across_restarts() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = dir.path().join("audit");
         let mut files = AuditFiles { full: 40_000, ..AuditFiles::new(at.clone()) };

@@ -42,7 +42,7 @@ mod tests {
     use potluck_catalog::fixture::{chunk, coded, file};
 
     #[test]
-    fn only_a_group_with_too_few_live_donors_lacks_chunks_and_none_that_is_hidden() {
+    fn only_short_groups_may_lack_chunks_and_no_hidden_ones() {
         let groups = coded("pot://lab/f", "2+1", 2, &[(1, &[1]), (2, &[2]), (3, &[3])]);
         let lacks = |file: &_, unsent: &[u64], presence, live| {
             let unsent = unsent.iter().map(|n| chunk(*n)).collect();

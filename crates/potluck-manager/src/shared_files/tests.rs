@@ -85,7 +85,7 @@ fn departed_writer_is_last_once_other_leases_end() {
 }
 
 #[test]
-fn a_writer_that_is_silent_for_the_lease_has_nothing_and_has_to_say_what_it_has() {
+fn silent_writer_loses_claims_and_must_reclaim() {
     let mut files = SharedFiles::default();
     files.claim(ADA, &call(1, "a", &[(0, 100)]), T).expect("free");
     let late = T + CLAIM_LEASE;
@@ -184,7 +184,7 @@ fn excluded_writer_is_forgotten_before_it_finishes() {
 }
 
 #[test]
-fn a_file_is_written_from_the_first_writer_that_joins_until_its_bytes_are_in_a_version() {
+fn shared_file_is_open_from_first_join_to_publish() {
     let mut files = SharedFiles::default();
     let dir = path().parent().expect("a directory");
     let beside: PoolPath = "pot://lab/beside".parse().expect("a path");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn spaces_that_were_told_nothing_follow_the_defaults_and_are_not_lowered_by_themselves() {
+    async fn unset_spaces_follow_defaults_but_are_never_lowered() {
         let (_dir, manager) = still().await;
         let follower = DefaultsFollower::from(&manager);
         let untold = Policy { follows: Follows::ALL, ..Policy::default() };

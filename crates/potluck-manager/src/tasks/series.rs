@@ -195,7 +195,7 @@ mod tests {
     use potluck_core::policy::PurgeReason;
 
     #[test]
-    fn others_are_purged_only_while_the_newest_that_stay_and_the_whole_one_are_there() {
+    fn series_purge_requires_newest_steps_and_a_whole_one() {
         let step = |name: &str| SeriesStep {
             name: name.into(),
             dir: None,

@@ -95,7 +95,7 @@ async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_directory_that_is_modified_by_its_names_wakes_who_watches_above_once_a_second() {
+async fn name_changes_wake_parent_watchers_once_a_second() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;
     tested.watch(&stream, USER, &["pot://lab"]);
@@ -164,7 +164,7 @@ async fn attributes_are_told_apart_from_other_changes_of_which_they_hide_none() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_that_did_not_arrive_are_sent_again_and_a_call_that_was_given_up_takes_none() {
+async fn lost_watch_events_are_resent_and_abandoned_calls_take_none() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;
     tested.watch(&stream, USER, &["pot://lab"]);

@@ -55,7 +55,7 @@ async fn open_reservations_count_against_quotas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn room_that_is_reserved_counts_for_quotas_until_it_is_written_or_given_back() {
+async fn reserved_room_counts_against_quotas() {
     let lab = Lab::new().await;
     let ada = lab.caller(&lab.join(Role::User, "ada").await);
     let donor = lab.donor("d").await;
@@ -120,7 +120,7 @@ async fn room_that_is_reserved_in_a_space_is_free_again_when_that_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_of_what_is_free() {
+async fn session_reservation_is_capped_by_quota_and_half_of_free() {
     let lab = Lab::new().await;
     let ada = lab.caller(&lab.join(Role::User, "ada").await);
     let bert = lab.caller(&lab.join(Role::User, "bert").await);
@@ -191,7 +191,7 @@ async fn resumed_uploads_stay_within_the_quota() {
 
 /// A session promises what its client was told at the reservation, whatever the client says at the commit.
 #[tokio::test]
-async fn a_writer_who_does_not_manage_a_space_commits_no_file_below_what_its_session_promised() {
+async fn writer_without_manage_cannot_commit_below_its_session_policy() {
     let lab = Lab::new().await;
     let ada = lab.user().await;
     lab.take("lab", "everyone", &[Right::Manage]).await;
@@ -288,7 +288,7 @@ async fn recursive_write_honours_directory_ack_level() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_does_not_reach_a_donor_that_the_manager_reaches_makes_no_pool_degraded() {
+async fn unreachability_for_one_user_does_not_degrade_the_pool() {
     let lab = Lab::new().await;
     let (ada, donor) = (lab.user().await, lab.donor("desk").await);
     ada.call(&Unreached { donor: donor.id }).await.expect("heard");

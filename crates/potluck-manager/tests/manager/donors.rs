@@ -148,7 +148,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do_s3() {
+async fn donor_without_its_disk_counts_as_silent_with_an_alarm_s3() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
@@ -179,7 +179,7 @@ async fn a_donor_without_its_disk_is_as_good_as_silent_and_named_with_what_to_do
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count_l1() {
+async fn later_inventory_marks_missing_copies_only_l1() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     for n in 0..3 {

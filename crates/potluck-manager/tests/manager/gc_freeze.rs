@@ -109,7 +109,7 @@ async fn a_manager_on_an_older_copy_of_its_directory_deletes_nothing_d5() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change_d5() {
+async fn stale_state_copy_freezes_deletion_d5() {
     for lacks in [true, false] {
         let mut lab = Lab::new().await;
         let ada = lab.join(Role::User, "ada").await;
@@ -216,7 +216,7 @@ async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn donors_that_heard_a_higher_epoch_freeze_garbage_collection_and_obey_again_d5() {
+async fn higher_epoch_at_donors_freezes_gc_d5() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let mut donor = lab.donor("basement").await;
@@ -233,7 +233,7 @@ async fn donors_that_heard_a_higher_epoch_freeze_garbage_collection_and_obey_aga
 
 /// The donor tells of a later manager, of one in between, or of a term that went on where this catalog left it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_s_word_of_another_manager_changes_nothing_for_others_without_its_proof_d5() {
+async fn unproven_claim_of_another_manager_affects_no_others_d5() {
     let mut lab = Lab::new().await;
     let (user, honest) = (lab.user().await, lab.donor("honest").await);
     write(&user, "pot://lab/a", 1, &honest).await;
@@ -292,7 +292,7 @@ fn other_term(other: &HeartbeatReply) -> (Epoch, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_that_tells_of_ever_other_managers_without_proof_is_not_trusted_any_more() {
+async fn donor_with_repeated_unproven_claims_loses_trust() {
     let lab = Lab::new().await;
     let mut liar = lab.donor("liar").await;
     let own = status(&lab).await.epoch;

@@ -480,7 +480,7 @@ async fn every_refusal_and_every_change_of_rights_is_in_the_audit_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_means_the_member_that_has_it_and_no_member_has_the_name_of_a_group() {
+async fn member_numbers_and_group_names_are_unambiguous() {
     let lab = Lab::new().await;
     let ada = lab.join(Role::User, "ada").await;
     lab.admin().call(&GroupCreate { name: "students".into() }).await.expect("made");

@@ -208,7 +208,7 @@ async fn a_file_of_many_parts_takes_no_more_memory_than_a_small_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_of_many_parts_is_one_file_that_a_departure_loses_or_makes_less_safe() {
+async fn departure_counts_a_multipart_file_once() {
     let lab = Lab::new().await;
     let (user, donors) = (lab.user().await, [lab.donor("a").await, lab.donor("b").await]);
     for donor in &donors {

@@ -76,7 +76,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_about_what_is_kept_staged_locked_or_shared_tell_nothing_of_a_hidden_space() {
+async fn no_call_discloses_a_hidden_space() {
     let lab = Lab::new().await;
     let (ada, bert) = (lab.user().await, lab.user().await);
     make_space(&ada, "hers", false).await;

@@ -59,7 +59,7 @@ async fn a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed_a3
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_that_only_says_that_it_makes_copies_keeps_no_other_from_making_them_a3() {
+async fn donor_faking_repair_does_not_block_others_a3() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1, 2, 3], &[0, 1]).await;
     crew.members[2].pretends = true;
@@ -282,7 +282,7 @@ async fn when_a_switch_dies_repair_waits_for_an_admin_a4() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waited_for() {
+async fn repair_pause_survives_restart_and_absences_are_awaited() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let away = Away { donor: None, for_ms: 3_600_000 };
@@ -326,7 +326,7 @@ fn tampering(crew: &Crew) -> Tampering {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair_l1() {
+async fn damaged_record_is_reported_and_blocks_no_other_repair_l1() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.copies("pot://lab/b", &[2], &[0, 1]).await;
@@ -392,7 +392,7 @@ async fn a_scan_that_fails_is_told_of_l1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_soon_a3() {
+async fn needed_leaving_copy_counts_or_is_rebuilt_a3() {
     // With these times, only the admin's call below makes the manager scan again.
     let slow = |config: &mut potluck_manager::ManagerConfig| {
         config.suspect_after = Duration::from_secs(30);

@@ -156,7 +156,7 @@ async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_that_loses_its_name_before_readers_have_spoken_after_a_restart_is_kept_a5() {
+async fn unlinked_version_is_kept_until_leases_are_renewed_after_restart_a5() {
     let mut lab = Lab::new().await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
     let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);

@@ -133,7 +133,7 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refused_d4() {
+async fn online_state_copy_is_whole_and_damage_is_refused_d4() {
     let mut lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     for n in 0..20 {
@@ -183,7 +183,7 @@ async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refus
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_not_given_again() {
+async fn backup_restores_after_an_interrupted_restore_without_reusing_numbers() {
     let mut lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;

@@ -415,7 +415,7 @@ async fn donors_are_told_which_sessions_are_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_member_may_not_write_any_more_is_over_at_donors_with_the_next_heartbeat() {
+async fn revoked_writer_session_ends_at_donors_with_the_next_heartbeat() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let cut_off = reserve(&user, 1 << 20).await.expect("reserved").session;

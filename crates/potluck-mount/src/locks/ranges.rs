@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_others_conflict_unless_both_are_shared_and_own_ones_are_replaced() {
+    fn lock_ranges_conflict_unless_shared_and_own_are_replaced() {
         let mut locks = RangeLocks::default();
         locks.add(lock(1, 0, 99, Shared)).expect("few");
         locks.add(lock(2, 50, 149, Shared)).expect("few");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_grows_byte_by_byte_is_one_and_the_number_of_ranges_is_bounded() {
+    fn adjacent_lock_ranges_merge_and_are_bounded() {
         let mut locks = RangeLocks::default();
         for at in 0..1000 {
             locks.add(lock(1, at, at, Exclusive)).expect("one");

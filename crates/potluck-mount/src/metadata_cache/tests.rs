@@ -210,7 +210,7 @@ fn cache_serves_nothing_when_the_watch_is_stale() {
 }
 
 #[test]
-fn a_change_takes_its_name_and_all_below_it_and_the_listing_is_completed_by_that_name() {
+fn change_evicts_the_name_and_its_subtree_from_the_listing() {
     let mut cache = warm();
     cache.apply(&change("pot://lab/a/b", &["g", "new"]));
     assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), None);
@@ -230,7 +230,7 @@ fn a_change_takes_its_name_and_all_below_it_and_the_listing_is_completed_by_that
 }
 
 #[test]
-fn attributes_that_were_set_are_asked_for_again_and_what_is_below_stays_known() {
+fn setattr_evicts_attributes_but_keeps_the_subtree() {
     let touched = |dir: &str, name: &str| DirChange {
         attributes: vec![name.into()],
         ..DirChange::new(path(dir))
@@ -314,7 +314,7 @@ fn unwatched_entry_is_not_cached() {
 }
 
 #[test]
-fn after_a_lost_connection_what_did_not_change_is_served_again_and_what_did_is_known_anew() {
+fn reconnect_revalidates_the_cache_and_refetches_changes() {
     let mut cache = warm();
     cache.suspend();
     let (fetch, questions) = cache.begin_revalidation(NEXT_STREAM);
@@ -443,7 +443,7 @@ fn a_directory_in_which_names_are_looked_for_one_by_one_is_listed_once() {
 }
 
 #[test]
-fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_heard_of_it() {
+fn own_creation_updates_directory_mtime_unless_changed_elsewhere() {
     let times = |cache: &mut MetadataCache| {
         let known = cache.entry(&path("pot://lab/a"), NOW)??;
         Some(known.mtime)
@@ -475,7 +475,7 @@ fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_he
 
 /// News of a directory concern the files that were on their way then, and none that was begun later.
 #[test]
-fn a_directory_that_many_files_come_to_is_asked_for_no_more_often_than_news_of_it_arrive() {
+fn busy_directory_is_refetched_at_most_per_event() {
     let dir = path("pot://lab/a");
     let above = MetadataCache::above(&dir).expect("a directory");
     let is_known = |cache: &mut MetadataCache| cache.entry(&dir, NOW).is_some();

@@ -29,7 +29,7 @@ fn a_donor_that_invents_chunks_has_few_of_them_written_down() {
 }
 
 #[test]
-fn a_donor_whose_unknown_chunks_are_given_up_has_no_more_written_down_than_a_million() {
+fn unknown_chunks_taken_in_per_donor_are_bounded() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 10 * MIB, 0.0).expect("opened");

@@ -8,7 +8,7 @@ use potluck_wire::addresses::Addresses;
 use potluck_wire::control::DonorState;
 
 #[test]
-fn a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence_a3() {
+fn donor_back_after_its_grace_gets_a_new_grace_a3() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     let worth = |pool: &Pool, now| pool.view(at(now)).get(donor).expect("known").worth;
@@ -37,7 +37,7 @@ fn a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_sil
 }
 
 #[test]
-fn a_donor_that_claims_a_grace_of_a_year_is_given_up_after_the_longest_absence() {
+fn claimed_grace_is_capped_by_the_longest_absence() {
     let mut pool = pool();
     let (donor, hour) = (DonorId(1), 3600.0);
     register(&mut pool, 1, 7, 0.0);
@@ -52,7 +52,7 @@ fn a_donor_that_claims_a_grace_of_a_year_is_given_up_after_the_longest_absence()
 }
 
 #[test]
-fn a_manager_that_was_started_again_does_not_wait_for_a_donor_that_never_lent_anything() {
+fn restarted_manager_ignores_donors_that_never_lent() {
     let mut pool = pool();
     for donor in 1..=4 {
         pool.add_donor(DonorId(donor), "d", None);

@@ -59,7 +59,7 @@ fn many_small_sessions_store_little_beyond_their_reservations() {
 }
 
 #[test]
-fn a_session_stores_no_more_than_its_quotas_let_it_have_whatever_it_reserves() {
+fn session_budget_is_capped_by_quotas() {
     let mut pool = pool();
     let donors: Vec<DonorId> = (1..=3).map(DonorId).collect();
     for donor in &donors {
@@ -112,7 +112,7 @@ fn a_session_that_was_interrupted_or_has_ended_is_promised_nothing_more() {
 }
 
 #[test]
-fn a_tree_of_the_smallest_files_fits_what_is_promised_to_it_whatever_its_redundancy() {
+fn reservation_covers_a_tree_of_tiny_files() {
     for (data, parity) in [(2, 1), (4, 2), (8, 3), (8, 4)] {
         let mut pool = pool();
         let donors = u32::from(data + parity);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 #[test]
-fn a_snapshot_goes_without_donors_whose_copies_may_be_worth_less_since_and_with_all_others() {
+fn snapshot_excludes_donors_with_later_losses() {
     let mut pool = pool();
     register(&mut pool, 2, 9, 0.0);
     let mut outdates = |what: &str, outdates: bool, happens: &mut dyn FnMut(&mut Pool)| {

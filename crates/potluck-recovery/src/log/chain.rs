@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_generation_is_taken_in_order_whatever_the_order_of_arrival() {
+    fn newest_whole_log_generation_wins_in_any_arrival_order() {
         let first = [block(1, 1, BlockPart::BaseEnd, 1), block(2, 1, BlockPart::Log, 1)];
         let mut seen = [&third()[..], &first].concat();
         seen.reverse();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_went_on_counts_more_than_the_longer_branch_of_a_life_that_was_lost() {
+    fn continued_log_wins_over_a_longer_lost_branch() {
         // The catalog that was lost, of epoch 1, came to number 9; the copy that went on, to 6 so far.
         let mut seen = third();
         seen.extend([8, 9].map(|n| block(n, 3, BlockPart::Log, 1)));

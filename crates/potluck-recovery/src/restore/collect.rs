@@ -161,7 +161,7 @@ mod tests {
     use potluck_wire::packed::Packed;
 
     #[test]
-    fn a_donor_that_lists_without_an_end_fills_no_memory_and_what_it_lists_is_counted() {
+    fn endless_inventory_in_a_restore_is_bounded() {
         let collecting = Collecting { most_listed: 3, ..Collecting::default() };
         let list = |donor, names: &[u8]| {
             let holding = |name: &u8| Holding { name: ChunkName::of(&[*name]), len: 1 };

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_can_say_that_it_has_very_many_authorities_over_files_with_the_longest_paths() {
+    fn largest_lock_reclaim_fits_a_message() {
         let name = format!("/{}", "d".repeat(254));
         let path: PoolPath = format!("pot://lab{}", name.repeat(16)).parse().expect("a path");
         let authority = LockAuthority { path, level: LockLevel::Exclusive };

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_ends_with_the_names_of_all_writers_that_can_have_claimed_something() {
+    fn largest_shared_writer_list_fits_a_message() {
         let name = "w".repeat(LONGEST_WRITER_NAME);
         let bytes = serde_json::to_vec(&name).expect("JSON").len() + 1;
         assert!(MOST_CLAIMED * bytes < SharedTurn::MOST_BODY, "{bytes} bytes each");

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_on_which_nothing_could_be_lent_are_refused_with_what_to_write_instead() {
+    fn unusable_lending_terms_are_refused_with_advice() {
         for (line, said) in [
             (["--max", "0"], "too little"),
             (["--max", "10"], "such as 200GiB"),

@@ -15,7 +15,7 @@ fn find(calls: &[String], from: usize, parts: &[&str]) -> Option<usize> {
 }
 
 #[test]
-fn ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_after() {
+fn ack_disk_fsyncs_chunk_before_and_directory_after_rename() {
     const NAME: &str = "ack_disk_fsyncs";
     if !has_program("strace") {
         return skip(NAME, "no strace");

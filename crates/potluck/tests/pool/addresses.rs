@@ -78,8 +78,8 @@ fn two_machines_make_a_pool_where_the_manager_listens_at_one_address() {
 }
 
 #[test]
-fn a_pool_that_is_known_by_name_goes_on_when_its_machines_get_other_addresses() {
-    let test = "a_pool_that_is_known_by_name_goes_on_when_its_machines_get_other_addresses";
+fn pool_known_by_name_survives_address_changes() {
+    let test = "pool_known_by_name_survives_address_changes";
     let Some(lab) = Machines::new(test, Naming::Dns, &["lab-head", "bench-2"]) else { return };
     let (head, bench) = (lab.machine("lab-head"), lab.machine("bench-2"));
     head.sh("mkdir /data").ok();

@@ -261,7 +261,7 @@ fn removable_donors_are_unknown_before_the_first_scan() {
 }
 
 #[test]
-fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promised() {
+fn donor_in_a_single_room_pool_may_leave() {
     let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     for donor in ["donor-1", "donor-2", "donor-3"] {
         let options = vec!["--label".into(), "room-12".into()];
@@ -518,7 +518,7 @@ fn verify_reads_every_byte_also_after_one_that_is_bad() {
 }
 
 #[test]
-fn a_space_is_as_safe_as_the_least_safe_file_in_it_from_the_moment_of_its_commit() {
+fn space_safety_is_that_of_its_least_safe_file_at_once() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     lab.cli.ok(&["space", "create", "small"]);

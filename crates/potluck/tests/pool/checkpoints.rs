@@ -337,7 +337,7 @@ fn a_checkpoint_outlives_its_mount_and_its_manager() {
 }
 
 #[test]
-fn a_manager_that_dies_in_the_middle_of_a_commit_leaves_the_old_directory_or_the_new() {
+fn manager_death_in_a_checkpoint_commit_leaves_old_or_new() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let usual = begin(&lab.cli, "pot://lab/usual");
@@ -429,7 +429,7 @@ fn others_see_that_a_checkpoint_is_open_and_reach_nothing_of_it() {
 }
 
 #[test]
-fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() {
+fn atomic_copy_is_visible_at_one_moment_with_links() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let tree = small_files(lab.dir(), 5000);

@@ -152,7 +152,7 @@ fn between_sealed_spaces_a_copy_goes_through_the_client() {
 }
 
 #[test]
-fn a_copy_through_the_client_that_does_not_fit_fails_as_one_from_disk_and_holes_need_no_room() {
+fn client_copy_without_room_fails_and_holes_need_none() {
     let mut lab = Lab::manager_only(&[]);
     lab.lend("donor", Lending { max: "14MiB".into(), ..Lending::default() });
     lab.wait_live();
@@ -184,7 +184,7 @@ fn a_copy_through_the_client_that_does_not_fit_fails_as_one_from_disk_and_holes_
 }
 
 #[test]
-fn a_tree_is_copied_between_sealed_spaces_into_a_directory_that_waits_for_the_disk() {
+fn tree_copy_between_sealed_spaces_honours_ack_disk() {
     let lab = lab_with(1);
     lab.cli.ok(&["space", "create", "other", "--chunk-size", "64KiB"]);
     let writer = lab.cli.at_home(&lab.dir().join("writer"));

@@ -106,7 +106,7 @@ fn chunks_cut_lost_or_exchanged_are_read_around() {
 }
 
 #[test]
-fn a_disk_pulled_under_a_running_donor_is_named_repaired_after_and_taken_back() {
+fn pulled_disk_is_reported_repaired_and_taken_back() {
     let lab = Lab::with_options(3, &["--repair-grace", "4s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 16, 1 << 20);

@@ -137,7 +137,7 @@ fn tree_with_links(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn links_stay_links_wherever_a_tree_is_copied_and_with_l_count_as_the_files_they_lead_to() {
+fn tree_copies_keep_links_unless_dereferenced() {
     let lab = Lab::with_donors(1);
     for space in ["lab", "other"] {
         lab.cli.ok(&["space", "create", space]);
@@ -418,7 +418,7 @@ fn a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
 }
 
 #[test]
-fn a_file_that_grows_while_it_is_read_is_stored_as_it_was_read_where_that_is_allowed() {
+fn growing_file_is_stored_as_read_when_allowed() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "log", 8, 3 << 20);

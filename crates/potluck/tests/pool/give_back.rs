@@ -219,7 +219,7 @@ fn write_steadily(path: &Path, bytes: u64, bytes_a_second: u64) -> Instant {
 }
 
 #[test]
-fn an_owner_who_fills_a_disk_at_200_mb_a_second_has_the_space_back_within_ten_seconds_s2() {
+fn disk_filling_owner_gets_space_back_in_ten_seconds_s2() {
     const NAME: &str = "an_owner_who_fills_a_disk_at_200_mb_a_second";
     const DISK: u64 = 768 << 20;
     /// The bytes that are to stay free for the owner: more than a second of writing.

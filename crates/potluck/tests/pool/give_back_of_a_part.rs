@@ -79,7 +79,7 @@ fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
 }
 
 #[test]
-fn space_that_nothing_lies_on_is_given_back_at_once_and_twice_takes_twice_as_much() {
+fn unused_space_is_given_back_at_once_and_repeatedly() {
     let lab = lending(1, "64MiB");
     let owner = Owner::of(&lab, "donor-1");
     let said = owner.run(&["16MiB"]).ok();

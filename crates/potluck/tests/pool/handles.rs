@@ -55,7 +55,7 @@ fn read_everywhere(runtime: &Runtime, file: &potluck_client::File, content: &[u8
 }
 
 #[test]
-fn an_open_file_is_read_anywhere_by_many_threads_without_its_manager_and_with_a_donor_dead() {
+fn open_file_reads_survive_manager_and_donor_death() {
     let mut lab = Lab::with_donors(3);
     let (client, runtime) = library(&lab);
     let (input, content) = file(lab.dir(), "input", 11, (9 << 20) + 77);

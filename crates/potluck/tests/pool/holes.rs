@@ -125,7 +125,7 @@ fn only_the_data_of_a_file_needs_room() {
 }
 
 #[test]
-fn only_the_data_of_a_file_counts_in_what_files_use_and_how_fast_they_are_moved() {
+fn usage_and_rates_exclude_holes() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "1MiB"]);
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "50MiB"]);
@@ -168,7 +168,7 @@ fn only_the_data_of_a_file_counts_in_what_files_use_and_how_fast_they_are_moved(
 }
 
 #[test]
-fn holes_stay_holes_while_a_policy_is_followed_a_key_changed_and_donors_replaced() {
+fn holes_survive_conversion_resealing_and_repair() {
     let mut lab = Lab::with_donors(4);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (from, back) = (lab.dir().join("from"), lab.dir().join("back"));

@@ -624,7 +624,7 @@ fn a_stranger_costs_no_more_than_64_kib_of_memory_x3() {
 }
 
 #[test]
-fn a_daemon_may_open_as_many_files_as_the_system_allows_and_says_when_they_are_few() {
+fn daemon_raises_its_file_limit_and_warns_when_low() {
     let lab = Lab::empty();
     let mut daemon = lab.cli.command();
     // The manager ends at once, for there is nothing at this address.

@@ -79,7 +79,7 @@ fn leaving_that_was_killed_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_donor_that_was_removed_or_whose_manager_is_away_is_cleaned_up_only_when_that_is_safe() {
+fn donor_cleanup_needs_a_safe_state() {
     let (mut lab, content) = with_file(2);
     let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));
     lab.kill_manager();

@@ -169,7 +169,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
 
 /// A user that only wants to fill the pool offers nothing, so that no file could ever be made of it.
 #[test]
-fn chunks_that_were_never_offered_are_bounded_by_the_reservation_and_reclaimed() {
+fn unoffered_chunks_are_bounded_by_the_reservation_and_reclaimed() {
     const CHUNK: usize = 64 << 10;
     let lab = Lab::with_options(2, &["--lease", "2m", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);

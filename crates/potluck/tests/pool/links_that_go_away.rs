@@ -92,7 +92,7 @@ fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
 
 /// A2: nothing says that donors will ever be reached which this client never reached, so retry limits are not for them.
 #[test]
-fn a_donor_that_only_the_manager_reaches_is_named_soon_and_not_waited_for_a2() {
+fn donor_reached_only_by_the_manager_is_reported_and_skipped_a2() {
     let (lab, mut taps) = pool(2);
     for (space, copies) in [("once", "1"), ("twice", "2")] {
         lab.cli.ok(&["space", "create", space, "--chunk-size", "64KiB", "--copies", copies]);
@@ -137,7 +137,7 @@ fn a_put_that_begins_before_any_donor_is_there_waits_for_them() {
 }
 
 #[test]
-fn a_put_whose_donors_stay_away_ends_at_its_retry_limit_and_what_was_sent_is_kept() {
+fn put_without_donors_ends_at_its_retry_limit() {
     let (lab, taps) = pool(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let content = bytes(3, 12 << 20);
@@ -204,8 +204,8 @@ with open('file', 'rb') as file:
 ";
 
 #[test]
-fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice() {
-    let test = "an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice";
+fn upload_resumes_after_a_pulled_cable_without_resending() {
+    let test = "upload_resumes_after_a_pulled_cable_without_resending";
     let Some(lab) = machines(test) else { return };
     let (laptop, bytes) = (lab.machine("laptop"), 40_000_000);
     laptop.sh(&format!("head -c {bytes} /dev/urandom > file")).ok();
@@ -227,8 +227,8 @@ fn an_upload_goes_on_after_its_machines_cable_was_pulled_and_sends_nothing_twice
 
 /// While the interface is down, every address is unreachable at once, also for the call that asks for other donors.
 #[test]
-fn transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice() {
-    let test = "transfers_go_on_after_their_machines_interface_was_down_and_send_nothing_twice";
+fn transfers_resume_after_interface_loss_without_resending() {
+    let test = "transfers_resume_after_interface_loss_without_resending";
     let Some(lab) = machines(test) else { return };
     let (head, bench, laptop) =
         (lab.machine("lab-head"), lab.machine("bench-2"), lab.machine("laptop"));

@@ -45,7 +45,7 @@ fn a_store_is_lent_under_no_second_identity_and_by_no_second_name() {
 }
 
 #[test]
-fn a_donor_whose_identity_is_lost_gets_its_store_back_with_all_that_is_in_it() {
+fn donor_with_a_lost_identity_recovers_its_store() {
     let (mut lab, content) = with_file();
     lab.kill_donor("donor-1");
     fs::remove_dir_all(lab.donor_state("donor-1")).expect("lost");
@@ -84,7 +84,7 @@ fn a_lost_store_is_begun_anew_by_an_option_and_no_file_is_deleted_by_hand() {
 }
 
 #[test]
-fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk() {
+fn new_store_keeps_its_terms_and_raises_no_disk_alarm() {
     let mut lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 5, 3_000_000);
@@ -120,7 +120,7 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
 
 /// A clone of a machine has the identity and the store of its donor.
 #[test]
-fn the_clone_of_a_donor_is_told_for_what_it_is_and_joins_anew_as_the_alarm_advises() {
+fn cloned_donor_is_detected_and_joins_anew() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--copies", "1", "--chunk-size", "64KiB"]);
     stop(lab.donor("donor-1"), Signal::TERM);

@@ -94,7 +94,7 @@ fn new_commands_do_not_notice_an_upgrade_of_the_manager() {
 
 /// Commands that read and commands that change something do not fail for a manager that is not there yet.
 #[test]
-fn reading_and_changing_commands_wait_for_a_manager_that_is_down_for_seconds() {
+fn commands_wait_out_a_manager_restart() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 7, 1 << 20);
@@ -133,7 +133,7 @@ fn reading_and_changing_commands_wait_for_a_manager_that_is_down_for_seconds() {
 
 /// The names of a tree are made one after the other, long after its first byte was moved.
 #[test]
-fn trees_of_many_directories_do_not_notice_that_the_manager_is_away_for_seconds() {
+fn tree_uploads_wait_out_a_manager_restart() {
     let mut lab = Lab::manager_only(&[]);
     let _tap = lab.lend_behind("donor-1", Tap::slow(1 << 20));
     lab.wait_live();

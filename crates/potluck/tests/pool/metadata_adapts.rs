@@ -61,7 +61,7 @@ fn a_donor_leaves_a_pool_of_three_and_another_takes_its_place() {
 }
 
 #[test]
-fn a_donor_that_died_for_good_leaves_the_others_with_as_many_copies_as_they_can_hold() {
+fn metadata_copies_adapt_to_a_dead_donor() {
     let options = [&OPTIONS[..], &["--repair-grace", "1s"]].concat();
     let mut lab = Lab::with_options(3, &options);
     wait_copies(&lab, Some(3));

@@ -49,7 +49,7 @@ fn every_protocol_makes_all_copies_and_says_when() {
 }
 
 #[test]
-fn an_async_write_returns_before_its_mirror_has_it_and_states_the_unsafe_window() {
+fn async_write_returns_early_and_reports_the_unsafe_window() {
     let mut lab = Lab::with_donors(2);
     for (number, mirror) in ["client-async", "server-async"].into_iter().enumerate() {
         create(&lab, mirror);

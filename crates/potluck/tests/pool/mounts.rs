@@ -108,7 +108,7 @@ pub fn mounted(
 }
 
 #[test]
-fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_what_was_replaced() {
+fn mount_write_appears_at_close_and_readers_keep_the_old() {
     let Some((lab, mut mount)) =
         mounted("a_file_written_to_a_mount_appears_whole_at_close", 2, &["--copies", "2"], &[])
     else {
@@ -191,8 +191,8 @@ fn open_file_stays_readable_after_removal_or_replacement_a5() {
 }
 
 #[test]
-fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() {
-    let test = "a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more";
+fn mount_shows_granted_spaces_only() {
+    let test = "mount_shows_granted_spaces_only";
     if !can_mount(test) {
         return;
     }
@@ -224,7 +224,7 @@ fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() 
 }
 
 #[test]
-fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_away() {
+fn mount_supports_name_changes_and_dead_mounts_are_removed() {
     let Some((lab, mut mount)) =
         mounted("names_change_through_a_mount_as_programs_expect", 1, &[], &[])
     else {
@@ -264,7 +264,7 @@ fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_awa
 }
 
 #[test]
-fn a_file_that_is_over_quota_is_refused_by_write_or_close_and_the_old_version_stays() {
+fn over_quota_write_fails_and_keeps_the_old_version() {
     let Some((lab, mount)) =
         mounted("a_file_that_is_over_quota_is_refused_by_write_or_close", 1, &[], &[])
     else {

@@ -189,7 +189,7 @@ fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
 const FROZEN: Duration = Duration::from_secs(25);
 
 #[test]
-fn programs_begin_to_write_and_to_read_while_all_donors_are_frozen_and_meet_no_error() {
+fn reads_and_writes_wait_out_frozen_donors() {
     let test = "programs_begin_to_write_and_to_read_while_all_donors_are_frozen";
     let policy = ["--copies", "1", "--chunk-size", "256KiB"];
     let Some((mut lab, mount)) = mounted(test, 2, &policy, &[]) else { return };
@@ -313,7 +313,7 @@ fn programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed() {
 }
 
 #[test]
-fn a_program_that_is_killed_while_it_opens_a_file_leaves_a_mount_that_serves() {
+fn killing_a_program_in_open_does_not_hang_the_mount() {
     let test = "a_program_that_is_killed_while_it_opens_a_file";
     let Some((mut lab, mount)) = mounted(test, 1, &[], &WAITS_LONG) else { return };
     fs::write(mount.at("file"), "as it was").expect("written");
@@ -340,7 +340,7 @@ fn a_program_that_is_killed_while_it_opens_a_file_leaves_a_mount_that_serves() {
 }
 
 #[test]
-fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() {
+fn killed_mount_leaves_old_versions_and_a_loss_report() {
     let Some((lab, mut mount)) = mounted(
         "a_mount_that_is_killed_leaves_old_versions",
         2,

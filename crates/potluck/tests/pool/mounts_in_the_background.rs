@@ -55,7 +55,7 @@ fn records(lab: &Lab) -> Vec<String> {
 }
 
 #[test]
-fn a_mount_serves_when_its_command_returns_and_has_ended_when_umount_returns() {
+fn mount_is_ready_on_return_and_gone_after_umount() {
     if !can_mount("a_mount_serves_when_its_command_returns") {
         return;
     }
@@ -224,7 +224,7 @@ fn a_mount_that_cannot_come_about_says_why_and_leaves_nothing() {
 
 /// A program that still writes when the mount is asked to stop may end its file, and a second signal ends that.
 #[test]
-fn a_mount_that_is_asked_to_stop_lets_writers_close_and_names_those_that_do_not() {
+fn stopping_mount_waits_for_writers_and_names_the_rest() {
     let Some((lab, mut mount)) =
         mounted("a_mount_that_is_asked_to_stop_lets_writers_close", 1, &[], &[])
     else {

@@ -58,7 +58,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_restore_brings_what_came_after_an_old_copy_that_was_put_back_and_lists_both_logs() {
+fn restore_recovers_changes_newer_than_an_old_copy() {
     let PutBack { mut lab, today, kit } = PutBack::new();
     let alarms = lab.cli.status()["alarms"].to_string();
     assert!(alarms.contains("--adopt-newer"), "{alarms}");

@@ -5,7 +5,7 @@ use super::lab::Lab;
 use super::waiting::{DEADLINE, wait_until};
 
 #[test]
-fn copies_become_an_erasure_code_and_back_under_reads_with_a_death_in_the_middle() {
+fn conversion_between_copies_and_ec_survives_reads_and_a_death() {
     let mut lab = Lab::with_options(7, &["--gc-delay", "1s", "--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 9, 8 << 20);

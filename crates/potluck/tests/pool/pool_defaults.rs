@@ -21,7 +21,7 @@ fn space_list(lab: &Lab) -> String {
 }
 
 #[test]
-fn a_space_that_was_told_nothing_gets_second_copies_when_a_second_machine_lends_and_keeps_them() {
+fn unset_space_gains_second_copies_with_a_second_machine() {
     let mut lab = Lab::with_options(1, &UNTOLD);
     let made = lab.cli.json(&["space", "create", "lab"]);
     assert_eq!(made["policy"]["copies"], 1, "{made}");
@@ -61,7 +61,7 @@ fn a_space_that_was_told_nothing_gets_second_copies_when_a_second_machine_lends_
 }
 
 #[test]
-fn spaces_follow_the_default_that_is_set_for_the_pool_as_far_as_there_are_donors() {
+fn spaces_follow_pool_defaults_as_donors_allow() {
     let lab = Lab::with_options(2, &UNTOLD);
     let state = lab.manager_dir();
     let set = |key: &str, value: &str| {

@@ -101,7 +101,7 @@ fn the_first_byte_comes_within_two_seconds_beside_dead_donors_a1() {
 }
 
 #[test]
-fn the_first_byte_comes_within_two_seconds_beside_donors_that_are_cut_off_a1() {
+fn first_byte_in_two_seconds_beside_unreachable_donors_a1() {
     read_beside(Failure::CutOff, 3, &["--copies", "3"]);
     read_beside(Failure::CutOff, 6, &["--ec", "4+2"]);
 }

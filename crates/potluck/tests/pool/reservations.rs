@@ -28,7 +28,7 @@ fn left(lab: &Lab) -> Vec<u64> {
 }
 
 #[test]
-fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_started_again_f4() {
+fn reservations_hold_across_a_manager_restart_f4() {
     let mut lab = small_pool("100MiB");
     let (forty, content) = file(lab.dir(), "forty", 1, 40 << 20);
     let (thirty, _) = file(lab.dir(), "thirty", 2, 30 << 20);
@@ -153,7 +153,7 @@ fn restarts_of_the_manager_take_no_time_off_a_reservation() {
 }
 
 #[test]
-fn many_files_of_unknown_size_are_written_at_a_time_and_a_reservation_is_used_up() {
+fn concurrent_unsized_files_fit_and_use_up_a_reservation() {
     if !can_mount("many_files_of_unknown_size_are_written_at_a_time") {
         return;
     }

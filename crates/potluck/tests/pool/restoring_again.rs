@@ -89,7 +89,7 @@ impl Lost {
 }
 
 #[test]
-fn a_restore_with_a_wrong_kit_or_backup_leaves_nothing_that_starts_and_is_run_again() {
+fn restore_with_wrong_inputs_is_rerun_and_starts_nothing() {
     let mut lost = Lost::new(0);
     let damaged = lost.backup.with_extension("damaged");
     fs::copy(&lost.backup, &damaged).expect("a copy");
@@ -124,7 +124,7 @@ fn a_restore_with_a_wrong_kit_or_backup_leaves_nothing_that_starts_and_is_run_ag
 }
 
 #[test]
-fn a_restore_that_no_donor_answered_leaves_nothing_that_starts_and_is_run_again() {
+fn restore_without_donors_is_rerun_and_starts_nothing() {
     let mut lost = Lost::new(2);
     let address = lost.lab.address().to_owned();
     let pool = Path::new("pool");
@@ -140,8 +140,8 @@ fn a_restore_that_no_donor_answered_leaves_nothing_that_starts_and_is_run_again(
 }
 
 #[test]
-fn a_restore_that_fills_the_disk_leaves_nothing_that_starts_and_is_run_again() {
-    let name = "a_restore_that_fills_the_disk_leaves_nothing_that_starts_and_is_run_again";
+fn restore_on_a_full_disk_is_rerun_and_starts_nothing() {
+    let name = "restore_on_a_full_disk_is_rerun_and_starts_nothing";
     let mut lost = Lost::new(0);
     let disk = lost.lab.dir().join("small");
     lost.state = disk.join("manager");
@@ -207,8 +207,8 @@ const CHANGES: [&str; 8] =
     ["mkdir", "openat", "write", "pwrite64", "fsync", "fdatasync", "rename", "unlink"];
 
 #[test]
-fn a_restore_killed_at_any_moment_leaves_nothing_that_starts_and_is_run_again() {
-    let name = "a_restore_killed_at_any_moment_leaves_nothing_that_starts_and_is_run_again";
+fn killed_restore_is_rerun_and_starts_nothing() {
+    let name = "killed_restore_is_rerun_and_starts_nothing";
     if !has_program("strace") {
         return skip(name, "killing at a chosen system call needs strace");
     }

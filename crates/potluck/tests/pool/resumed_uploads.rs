@@ -118,7 +118,7 @@ fn an_upload_interrupted_in_the_middle_of_a_file_sends_only_what_is_missing() {
 }
 
 #[test]
-fn an_upload_whose_process_died_goes_on_with_copies_and_after_a_restart_of_the_manager() {
+fn killed_upload_resumes_after_a_manager_restart() {
     let mut pool = Counted::with_donors(2, "1GiB", KEPT);
     pool.lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = pool.interrupted(2, (16 << 20, 12 << 20), 4, End::Killed);
@@ -162,7 +162,7 @@ fn interrupted_uploads_give_way_when_room_is_needed() {
 /// Nothing is given up and nothing waited for, though the whole file has no room beside what is there of it, and nobody
 /// has told the pool that its writer is dead.
 #[test]
-fn an_upload_that_was_killed_goes_on_at_once_where_there_is_room_for_it_only_once() {
+fn killed_upload_resumes_where_room_exists_only_once() {
     let mut lab = Lab::manager_only(&["--resume-window", "10m", "--lease", "60s"]);
     let tap = Tap::slow(2 << 20);
     let advertise = Some(tap.address());

@@ -113,7 +113,7 @@ fn members_follow_a_new_authority_and_nothing_that_runs_fails_x6() {
 }
 
 #[test]
-fn members_that_were_away_follow_when_they_are_back_and_who_was_removed_does_not_x6() {
+fn absent_members_follow_a_rotation_and_removed_do_not_x6() {
     let mut lab = pool(3);
     let ((bob, bob_dir), (eve, eve_dir)) = (user(&lab, "bob"), user(&lab, "eve"));
     let token = lab.token("user");
@@ -182,7 +182,7 @@ fn members_that_missed_a_rotation_are_named_and_reinvited_x6() {
 }
 
 #[test]
-fn an_old_kit_opens_nothing_new_and_takes_over_no_member_and_the_new_one_restores_all_x6() {
+fn old_recovery_kit_is_useless_after_rotation_x6() {
     let mut lab = pool(2);
     let (old_kit, old_backup) = (keep_kit(&lab, "old-kit"), lab.dir().join("old-backup.log"));
     let state = lab.manager_dir();

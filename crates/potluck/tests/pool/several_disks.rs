@@ -25,7 +25,7 @@ fn is_live(lab: &Lab, name: &str) -> bool {
 }
 
 #[test]
-fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
+fn directory_added_to_a_running_donor_persists() {
     let mut lab = Lab::with_donors(1);
     let pid = lab.donor("donor-1").pid();
     let (disk, _) = add(&lab);
@@ -73,7 +73,7 @@ fn a_directory_is_added_to_a_running_donor_and_is_lent_again_after_a_restart() {
 }
 
 #[test]
-fn an_added_directory_that_cannot_be_lent_leaves_nothing_and_is_removed_in_any_case() {
+fn unlendable_added_directory_leaves_nothing_behind() {
     let mut lab = Lab::with_donors(1);
     let state = lab.donor_state("donor-1");
     let settings = || fs::read_to_string(state.join("settings.toml")).expect("settings");
@@ -166,7 +166,7 @@ fn copies_on_two_disks_of_one_machine_count_as_one() {
 }
 
 #[test]
-fn a_disk_that_is_not_there_leaves_the_others_alone_and_comes_back_at_a_reload() {
+fn absent_disk_affects_no_others_and_returns_on_reload() {
     let mut lab = Lab::with_donors(1);
     let (disk, _) = add(&lab);
     let away = lab.dir().join("unplugged");
@@ -274,7 +274,7 @@ fn a_machine_leaves_with_all_the_directories_that_it_lends() {
 }
 
 #[test]
-fn a_machine_that_leaves_at_once_says_what_all_its_directories_lose_together() {
+fn immediate_leave_sums_losses_over_all_directories() {
     let lab = Lab::with_donors(1);
     let (disk, _) = add(&lab);
     // Each of the two donors loses nothing that the other has not.

@@ -141,7 +141,7 @@ fn concurrent_shared_writers_make_one_correct_version() {
 }
 
 #[test]
-fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_on() {
+fn conflicting_claim_is_refused_with_the_holder_name() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
@@ -204,8 +204,7 @@ fn states(cli: &Cli) -> Vec<String> {
 }
 
 #[test]
-fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_another_takes_its_place()
- {
+fn killed_shared_writer_blocks_until_excluded_or_replaced() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     let (input, old) = file(lab.dir(), "input", 1, 5 << 20);
@@ -250,7 +249,7 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
 }
 
 #[test]
-fn writers_go_on_through_a_restart_of_the_manager_and_keep_what_they_claimed() {
+fn shared_writers_keep_claims_across_a_manager_restart() {
     let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
     lab.cli.ok(&["space", "create", "lab"]);
     let content = bytes(7, 8 << 20);
@@ -432,7 +431,7 @@ fn opened(path: &Path) -> File {
 }
 
 #[test]
-fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last_has_closed_it() {
+fn mounts_and_library_share_a_file_until_the_last_close() {
     let test = "two_mounts_and_the_library_write_one_file_at_once";
     let Some((lab, one)) = mounted(test, 2, &["--copies", "2"], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
@@ -546,7 +545,7 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
 }
 
 #[test]
-fn a_size_that_a_shared_file_cannot_have_is_refused_and_harms_no_later_close() {
+fn impossible_shared_file_size_is_refused_harmlessly() {
     let test = "a_size_that_a_shared_file_cannot_have_is_refused";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let path = mount.at("out");
@@ -601,7 +600,7 @@ fn a_shared_file_that_is_written_is_not_moved_nor_is_a_directory_above_it() {
 }
 
 #[test]
-fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
+fn killed_shared_writer_mount_keeps_the_old_file() {
     let test = "a_mount_that_is_killed_while_it_writes_its_part";
     let Some((lab, mut one)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);

@@ -14,7 +14,7 @@ const SUSPECT_AFTER: u64 = 5;
 const UNNOTICED: Duration = Duration::from_secs(7);
 
 #[test]
-fn donors_report_their_load_and_what_they_hold_and_are_never_silent_for_long() {
+fn donors_report_load_and_inventory_regularly() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 10, 1 << 20);

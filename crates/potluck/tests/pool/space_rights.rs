@@ -34,7 +34,7 @@ fn history_needs_the_list_right() {
 }
 
 #[test]
-fn a_program_from_whose_user_the_right_is_taken_in_the_middle_of_a_write_hears_so_from_close() {
+fn right_revoked_during_a_write_fails_close() {
     if !can_mount("a_program_from_whose_user_the_right_is_taken_in_the_middle_of_a_write") {
         return;
     }

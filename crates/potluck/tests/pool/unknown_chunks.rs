@@ -35,7 +35,7 @@ fn restored() -> (Lab, Vec<u8>) {
 }
 
 #[test]
-fn unknown_chunks_are_reclaimed_by_command_and_nothing_that_is_used_or_being_written_is_d5() {
+fn reclaim_command_removes_only_unused_unknown_chunks_d5() {
     let (mut lab, content) = restored();
     wait_until("the donors' lists", DEADLINE, || unknown(&lab) == 28);
     let before = lab.chunk_files();

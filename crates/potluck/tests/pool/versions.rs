@@ -304,7 +304,7 @@ fn fates(cli: &Cli, args: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn old_steps_of_a_series_are_purged_but_never_what_is_pinned_read_or_the_last_that_is_whole() {
+fn series_purge_spares_pinned_read_and_last_whole_steps() {
     let test = "old_steps_of_a_series_are_purged";
     let keeps = ["--trash", "7d", "--chunk-size", "64KiB"];
     let Some((mut lab, mount)) = mounted(test, 2, &keeps, &[]) else { return };
@@ -359,8 +359,7 @@ fn old_steps_of_a_series_are_purged_but_never_what_is_pinned_read_or_the_last_th
 }
 
 #[test]
-fn steps_of_a_series_that_nobody_uses_are_purged_but_never_what_is_pinned_or_the_last_that_is_whole()
- {
+fn unused_series_steps_are_purged_sparing_pinned_and_last_whole() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 12, 200_000);

@@ -254,7 +254,7 @@ fn a_copy_inside_the_pool_survives_one_more_death_or_is_stored_anew() {
 
 /// D3: a copy inside the pool is acknowledged only for what its directory promises.
 #[test]
-fn a_copy_to_where_acks_wait_for_the_disk_is_stored_anew_if_its_source_is_in_memory_only() {
+fn copy_into_ack_disk_restores_memory_acked_chunks() {
     let lab = Lab::with_options(2, &[]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--ack", "memory"]);
     lab.cli.ok(&["mkdir", "pot://lab/durable", "--ack", "disk"]);

@@ -64,7 +64,7 @@ fn checkpoints_are_replayed_open_committed_and_aborted() {
 
 /// The log tells that the old directory is kept before it tells that the new one takes its place.
 #[test]
-fn a_directory_that_is_kept_when_a_checkpoint_takes_its_place_hands_on_its_policies_in_a_replay() {
+fn replay_hands_policies_of_a_replaced_directory_to_the_checkpoint() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/step/d/old", &[1], &[1]));
     let keeps =

@@ -55,7 +55,7 @@ fn a_base_is_refused_when_changes_made_since_it_began_are_forgotten() {
 }
 
 #[test]
-fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheaper() {
+fn unwritten_changes_are_dropped_once_a_new_base_is_cheaper() {
     let fixture = Fixture::new();
     let db = &fixture.db;
     let epoch = meta::next_epoch(db).expect("begun");

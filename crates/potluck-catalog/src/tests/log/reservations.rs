@@ -108,7 +108,7 @@ fn reserved_room_comes_back_as_it_was_and_what_has_ended_does_not_f4() {
 }
 
 #[test]
-fn a_reservation_ends_with_its_space_although_the_manager_is_killed_right_after_f4() {
+fn removed_space_ends_its_reservations_despite_a_kill_f4() {
     let fixture = Fixture::new();
     let other = new_space("other", Policy::default(), None);
     operations::spaces::create(&fixture.db, &other, 0).expect("a space");

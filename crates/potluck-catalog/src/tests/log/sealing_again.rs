@@ -66,7 +66,7 @@ fn refs(fixture: &Fixture, n: u64) -> i64 {
 }
 
 #[test]
-fn content_that_is_sealed_again_keeps_its_version_and_the_earlier_key_is_dropped_x6() {
+fn resealing_keeps_versions_and_drops_the_old_key_x6() {
     let mut fixture = sealed_lab();
     let mut target = Target::new();
     let (base, last) = base(&fixture);
@@ -127,7 +127,7 @@ fn content_that_is_sealed_again_keeps_its_version_and_the_earlier_key_is_dropped
 }
 
 #[test]
-fn a_key_that_somebody_without_a_right_may_have_kept_is_changed_though_a_change_is_unfinished_x6() {
+fn key_rotation_can_restart_during_an_unfinished_one_x6() {
     let mut fixture = sealed_lab();
     let [ada, bert] = ["ada", "bert"].map(|name| {
         let new = NewMember { role: Role::User, name, joined_wall_ms: 0, invited_by: None };

@@ -151,7 +151,7 @@ async fn files_and_streams_of_every_awkward_length_are_cut_into_even_groups() {
 }
 
 #[tokio::test]
-async fn files_that_grow_or_shrink_while_they_are_read_are_cut_as_they_are_in_the_end() {
+async fn files_resized_during_upload_are_cut_by_final_size() {
     for (len, said) in [
         (4 * CHUNK + 9, 10_000),
         (6 * CHUNK + 9, 4 * CHUNK),

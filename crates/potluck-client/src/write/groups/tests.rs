@@ -164,7 +164,7 @@ async fn a_held_chunk_is_sent_again_where_its_donor_has_another_of_the_group() {
 }
 
 #[tokio::test]
-async fn a_donor_that_fails_is_replaced_by_one_outside_the_group_or_the_write_is_stranded() {
+async fn failed_donor_is_replaced_from_outside_the_group() {
     let (mut targets, _donors) = targets(7);
     let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
@@ -226,7 +226,7 @@ async fn a_chunk_is_sent_for_the_first_time_once_however_many_copies_it_has() {
 }
 
 #[tokio::test]
-async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_group() {
+async fn failed_chunk_is_resent_to_a_separate_failure_domain() {
     let domains = [(7, 1), (8, 2)];
     let (mut targets, _donors) = in_domains(8, &domains);
     let mut groups = Groups::new(&coded());
@@ -273,7 +273,7 @@ fn to(donors: impl IntoIterator<Item = u32>) -> Vec<(ChunkName, DonorId)> {
 }
 
 #[tokio::test]
-async fn a_chunk_that_occurs_again_is_sent_in_its_copies_once_and_proved_for_each_place() {
+async fn repeated_chunk_is_sent_once_and_proved_per_place() {
     let (targets, _donors) = planned(3, 2, &[]);
     let mut groups = Groups::new(&copied(2, Mirror::ClientSync));
     assert_eq!(chunk(&mut groups, 1).await, [name(1)]);
@@ -299,7 +299,7 @@ async fn copies_that_the_pool_holds_are_not_sent() {
 }
 
 #[tokio::test]
-async fn while_donors_are_away_a_chunk_is_stored_with_the_copies_that_survive_one_more_death() {
+async fn short_write_keeps_copies_for_one_more_death() {
     let (mut targets, _donors) = planned(2, 3, &[]);
     let mut groups = Groups::new(&copied(3, Mirror::ClientSync));
     chunk(&mut groups, 1).await;
@@ -313,7 +313,7 @@ async fn while_donors_are_away_a_chunk_is_stored_with_the_copies_that_survive_on
 }
 
 #[tokio::test]
-async fn a_chunk_is_stored_with_its_first_copy_where_its_protocol_does_not_wait_for_the_others() {
+async fn async_protocol_counts_a_chunk_stored_at_first_copy() {
     let (mut targets, _donors) = planned(3, 3, &[]);
     let mut groups = Groups::new(&copied(3, Mirror::ClientAsync));
     chunk(&mut groups, 1).await;
@@ -333,7 +333,7 @@ async fn a_chunk_is_stored_with_its_first_copy_where_its_protocol_does_not_wait_
 }
 
 #[tokio::test]
-async fn the_first_donor_forwards_the_copies_and_the_client_sends_what_it_could_not() {
+async fn client_sends_copies_that_the_first_donor_could_not_forward() {
     for mirror in [Mirror::ServerSync, Mirror::ServerAsync] {
         let (targets, _donors) = planned(4, 3, &[]);
         let mut groups = Groups::new(&copied(3, mirror));
@@ -361,7 +361,7 @@ async fn the_first_donor_forwards_the_copies_and_the_client_sends_what_it_could_
 }
 
 #[tokio::test]
-async fn a_forwarded_chunk_is_sent_by_the_client_when_the_donor_that_forwards_it_fails() {
+async fn client_sends_a_chunk_when_its_forwarder_fails() {
     let (mut targets, _donors) = planned(3, 2, &[]);
     let mut groups = Groups::new(&copied(2, Mirror::ServerSync));
     chunk(&mut groups, 1).await;
@@ -449,7 +449,7 @@ async fn a_chunk_that_is_given_up_takes_its_groups_along_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_given_up_keeps_the_bytes_of_no_chunk_that_nobody_else_waits_for() {
+async fn abandoned_group_frees_chunk_bytes_nobody_awaits() {
     let (targets, _donors) = targets(6);
     let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;

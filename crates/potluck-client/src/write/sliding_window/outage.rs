@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn donors_that_were_reached_in_any_work_are_waited_for_for_long_and_others_briefly() {
+    fn known_donors_are_awaited_longer_than_unreached_ones() {
         let (long, reached) = (Duration::from_secs(600), BTreeSet::from([DonorId(1)]));
         let limit = |donors: &[u32], reached| {
             let donors: Vec<_> = donors.iter().map(|donor| DonorId(*donor)).collect();

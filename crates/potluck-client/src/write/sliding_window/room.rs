@@ -144,8 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_of_unknown_size_doubles_until_so_much_is_promised_ahead_of_it_and_grows_by_a_part_then()
-     {
+    fn unsized_session_doubles_then_grows_linearly() {
         const MIB: u64 = 1 << 20;
         let mut promised = 4 * MIB;
         let mut steps = Vec::new();

@@ -93,7 +93,7 @@ fn repair_in_several_steps_logs_one_start_and_one_end() {
 }
 
 #[test]
-fn an_alarm_is_said_when_it_begins_and_when_it_is_over_however_its_words_change() {
+fn alarm_is_logged_at_start_and_end_despite_text_changes() {
     let mut event_log = EventLog::default();
     let mut at = |second, kind, why: Option<&str>| {
         let mut look = look(second, donor(DonorState::Live, 0));

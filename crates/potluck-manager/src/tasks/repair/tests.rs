@@ -79,7 +79,7 @@ fn follows(kept: &mut ScanMemory, now: u64, priority: Priority) -> bool {
 }
 
 #[test]
-fn a_scan_walks_over_all_files_at_first_now_and_then_and_when_nobody_says_what_changed() {
+fn full_scans_run_first_periodically_and_on_unknown_changes() {
     let state = ScanState::default();
     let next = |now, priority| follows(&mut state.kept(), now, priority);
     assert!(!next(0, Priority::Urgent), "nothing is remembered yet");

@@ -87,7 +87,7 @@ impl Thread<'_> {
 }
 
 #[tokio::test]
-async fn an_open_that_comes_back_reads_what_was_found_though_that_was_replaced_again() {
+async fn open_reads_the_version_found_despite_replacement() {
     let stage = Stage::new().await;
     let (manager, [slow, reader, late]) = (&stage.manager, stage.threads());
     for (name, is_exchanged) in [("f", false), ("g", true)] {
@@ -167,7 +167,7 @@ async fn open_of_a_file_being_edited_reads_the_edits() {
 }
 
 #[tokio::test]
-async fn a_number_that_lost_its_name_before_it_was_opened_stands_for_what_has_the_name() {
+async fn open_of_an_unlinked_inode_follows_its_name() {
     let stage = Stage::new().await;
     let (manager, [slow, reader, other]) = (&stage.manager, stage.threads());
     manager.put("f", "one");
@@ -195,7 +195,7 @@ async fn a_number_that_lost_its_name_before_it_was_opened_stands_for_what_has_th
 }
 
 #[tokio::test]
-async fn an_open_by_a_descriptor_of_a_file_that_was_replaced_does_not_reach_what_replaced_it() {
+async fn reopen_by_descriptor_does_not_reach_the_replacement() {
     let stage = Stage::new().await;
     let (manager, [thread, other]) = (&stage.manager, stage.threads());
     manager.put("f", "one");
@@ -211,7 +211,7 @@ async fn an_open_by_a_descriptor_of_a_file_that_was_replaced_does_not_reach_what
 }
 
 #[tokio::test]
-async fn attributes_are_set_of_what_has_the_name_unless_the_program_has_the_former_file_open() {
+async fn setattr_applies_to_the_name_unless_the_old_file_is_open() {
     let stage = Stage::new().await;
     let manager = &stage.manager;
     let [own, init] = [std::process::id(), 1].map(|id| Thread { stage: &stage, id });
@@ -244,7 +244,7 @@ async fn attributes_are_set_of_what_has_the_name_unless_the_program_has_the_form
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_another_kind_of_entry_is_looked_up_again_and_has_another_number() {
+async fn name_with_a_changed_kind_gets_a_new_inode() {
     let stage = Stage::new().await;
     let (manager, [thread]) = (&stage.manager, stage.threads());
     let files = &stage.files;

@@ -129,7 +129,7 @@ fn work_with_only_a_failing_source_is_not_queued() {
 }
 
 #[test]
-fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is_whole_again() {
+fn conversion_with_a_lost_copy_keeps_the_old_promise() {
     let view = three().view(at(1.0));
     let version = |goal| Version {
         id: VersionId(1),
@@ -176,7 +176,7 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
 }
 
 #[test]
-fn a_chunk_that_only_a_silent_donor_has_is_rebuildable_while_its_group_is_readable() {
+fn chunk_on_a_silent_donor_is_rebuildable_from_its_group() {
     let pool = three();
     let now = at(0.0);
     let piece = |n, donor| LayoutChunk {
@@ -220,7 +220,7 @@ fn space_with_damaged_files_has_no_current_tolerance() {
 }
 
 #[test]
-fn a_copy_that_is_being_deleted_is_asked_for_only_where_it_is_the_last_and_then_it_stays() {
+fn copy_under_deletion_is_recalled_only_as_last_copy() {
     let mut pool = three();
     let since = at(0.0);
     let giving = Giving { start: 0, at_once: false, lose: [].into(), since };
@@ -239,7 +239,7 @@ fn a_copy_that_is_being_deleted_is_asked_for_only_where_it_is_the_last_and_then_
 }
 
 #[test]
-fn an_owner_who_lends_less_gets_no_copy_deleted_that_files_are_less_safe_without() {
+fn quota_shrink_deletes_no_needed_copy() {
     let goes = |disk_lacks: u64| {
         let mut pool = three();
         let mut told = heartbeat(7, 0);

@@ -153,7 +153,7 @@ fn a_donor_whose_answer_was_wrong_is_left_alone_whatever_it_did_besides() {
 }
 
 #[test]
-fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before() {
+fn registration_resets_failed_task_backoff() {
     let mut pool = with_donors(3);
     let give = |pool: &mut Pool| pool.order_scrub(DonorId(2), 1, at(0.0));
     give(&mut pool);

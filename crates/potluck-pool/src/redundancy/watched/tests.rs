@@ -188,7 +188,7 @@ fn files_that_only_wait_for_a_silent_donor_are_not_looked_at_by_every_scan() {
 }
 
 #[test]
-fn files_that_nobody_can_read_for_now_stay_unreadable_until_their_donors_return() {
+fn unreadable_files_stay_so_until_donors_return() {
     let files = files();
     let mut pool = five();
     for donor in 3..=5 {

@@ -53,7 +53,7 @@ pub(super) fn listing(dir: &Path) -> String {
 }
 
 #[test]
-fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anything_anew() {
+fn setattr_stores_no_content() {
     let test = "attributes_of_closed_files_and_of_directories_are_set_without_storing_anything";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let entry = |path: &str| lab.cli.json(&["stat", path])["entry"].clone();
@@ -115,7 +115,7 @@ fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anythin
 }
 
 #[test]
-fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice() {
+fn rsync_into_a_mount_keeps_attributes_and_copies_once() {
     let Some((lab, mut mount)) =
         mounted("trees_are_copied_into_a_mount_with_all_attributes", 1, &[], &[])
     else {
@@ -306,7 +306,7 @@ fn all_times(path: &Path) -> [(i64, i64); 3] {
 
 /// Each form of utimensat(2), on each kind of entry: what it sets stays, and what it leaves out does.
 #[test]
-fn access_times_that_programs_set_are_kept_by_the_pool_and_reads_of_others_set_none() {
+fn explicit_atime_is_kept_and_reads_set_none() {
     let test = "access_times_that_programs_set_are_kept_by_the_pool";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     fs::write(mount.at("file"), bytes(1, 10_000)).expect("written");
@@ -356,7 +356,7 @@ fn access_times_that_programs_set_are_kept_by_the_pool_and_reads_of_others_set_n
 /// Tools that make backups go by the time of change, and `git` compares the one that a descriptor told with the one that
 /// the name tells later.
 #[test]
-fn the_time_of_change_of_a_file_stays_over_its_close_unless_it_was_closed_long_after() {
+fn ctime_is_stable_across_a_prompt_close() {
     let test = "the_time_of_change_of_a_file_stays_over_its_close";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let changed = |about: fs::Metadata| (about.ctime(), about.ctime_nsec());
@@ -383,7 +383,7 @@ fn the_time_of_change_of_a_file_stays_over_its_close_unless_it_was_closed_long_a
 }
 
 #[test]
-fn an_access_time_that_is_set_is_shown_and_the_time_of_change_moves_with_attributes_and_names() {
+fn set_atime_is_shown_and_ctime_follows_changes() {
     let test = "an_access_time_that_is_set_is_shown_and_the_time_of_change_moves";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let path = mount.at("f");

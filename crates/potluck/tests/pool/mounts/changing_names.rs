@@ -41,8 +41,8 @@ fn changes(mount: &Mount, prefix: &str, stop: &Arc<AtomicBool>) -> JoinHandle<()
 }
 
 #[test]
-fn a_mount_that_is_killed_while_others_change_names_ends_and_is_mounted_again() {
-    let test = "a_mount_that_is_killed_while_others_change_names_ends_and_is_mounted_again";
+fn killed_mount_remounts_amid_name_changes() {
+    let test = "killed_mount_remounts_amid_name_changes";
     let Some((lab, other)) = mounted(test, 1, &[], &[]) else { return };
     fs::create_dir(other.at("d")).expect("made");
     for round in 0..4 {
@@ -71,7 +71,7 @@ fn a_mount_that_is_killed_while_others_change_names_ends_and_is_mounted_again() 
 }
 
 #[test]
-fn a_program_that_reads_a_directory_from_the_beginning_again_sees_what_is_there_now() {
+fn rewinddir_shows_current_entries() {
     let test = "a_program_that_reads_a_directory_from_the_beginning_again";
     let Some((_lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     fs::create_dir(mount.at("d")).expect("made");
@@ -94,7 +94,7 @@ fn a_program_that_reads_a_directory_from_the_beginning_again_sees_what_is_there_
 }
 
 #[test]
-fn names_that_were_removed_do_not_come_back_while_a_program_lists_their_directory() {
+fn removed_names_do_not_reappear_in_a_listing() {
     let test = "names_that_were_removed_do_not_come_back_while_a_program_lists";
     let Some((_lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     fs::create_dir(mount.at("d")).expect("made");
@@ -159,7 +159,7 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
 type CallByPath<'a> = (&'a str, &'a (dyn Fn() -> io::Result<()> + Sync));
 
 #[test]
-fn calls_by_a_path_at_which_there_is_always_a_file_do_not_fail_while_two_mounts_replace_it() {
+fn path_calls_survive_concurrent_replacement() {
     let test = "calls_by_a_path_at_which_there_is_always_a_file_do_not_fail";
     let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
@@ -198,8 +198,8 @@ fn calls_by_a_path_at_which_there_is_always_a_file_do_not_fail_while_two_mounts_
 }
 
 #[test]
-fn a_file_that_a_program_has_published_and_keeps_open_is_opened_as_others_left_it() {
-    let test = "a_file_that_a_program_has_published_and_keeps_open_is_opened_as_others_left_it";
+fn published_open_file_reopens_with_changes_of_others() {
+    let test = "published_open_file_reopens_with_changes_of_others";
     let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     let cat = |name: &str| lab.cli.cat(&format!("pot://lab/{name}"));

@@ -40,7 +40,7 @@ fn said(script: &str, dir: &Path) -> String {
 
 /// Promise M1 is kept for each way in which a program reads a file.
 #[test]
-fn programs_of_a_mount_see_what_was_written_so_far_and_other_mounts_the_last_close() {
+fn writes_are_seen_locally_at_once_and_remotely_at_close() {
     let test = "programs_of_a_mount_see_what_was_written_so_far";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
@@ -104,7 +104,7 @@ fn programs_of_a_mount_see_what_was_written_so_far_and_other_mounts_the_last_clo
 
 /// The option `copytruncate` of logrotate copies a log and cuts it off while its program goes on (promise M1).
 #[test]
-fn a_log_that_is_copied_and_cut_off_while_a_program_appends_to_it_loses_nothing() {
+fn copytruncate_rotation_loses_nothing() {
     let test = "a_log_that_is_copied_and_cut_off_while_a_program_appends";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     for is_synced in [false, true] {

@@ -186,7 +186,7 @@ fn a_size_that_no_file_can_have_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_descriptor_appends_while_its_flags_say_so_and_what_is_changed_in_memory_has_its_place() {
+fn o_append_follows_flags_and_mapped_writes_keep_their_place() {
     let test = "a_descriptor_appends_while_its_flags_say_so";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let path = mount.at("f");

@@ -79,7 +79,7 @@ type Put<'a> = &'a dyn Fn(PathBuf) -> io::Result<()>;
 
 /// `O_EXCL` is decided at open(); what others do with the name without it is between them and the last close.
 #[test]
-fn a_file_made_with_o_excl_takes_the_place_of_what_others_put_there_before_it_is_closed() {
+fn o_excl_file_replaces_later_files_at_close() {
     let Some((lab, one)) = mounted("a_file_made_with_o_excl_takes_the_place", 1, &[], &[]) else {
         return;
     };
@@ -120,7 +120,7 @@ fn a_file_made_with_o_excl_takes_the_place_of_what_others_put_there_before_it_is
 }
 
 #[test]
-fn a_name_made_with_o_excl_is_free_when_its_file_has_another_or_none_or_its_mount_is_dead() {
+fn o_excl_name_is_released_on_rename_unlink_or_mount_death() {
     let Some((mut lab, mut one)) = mounted("a_name_made_with_o_excl_is_free", 1, &[], &[]) else {
         return;
     };

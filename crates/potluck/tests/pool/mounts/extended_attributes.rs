@@ -15,7 +15,7 @@ fn get(path: &Path, name: &str) -> Result<String, Errno> {
 }
 
 #[test]
-fn extended_attributes_tell_what_the_pool_knows_and_set_policies_of_directories() {
+fn xattrs_show_pool_facts_and_set_directory_policies() {
     let Some((lab, mount)) = mounted(
         "extended_attributes_tell_what_the_pool_knows_and_set_policies",
         3,

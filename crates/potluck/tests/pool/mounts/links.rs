@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
-fn symbolic_links_are_made_read_followed_and_replaced_through_a_mount_as_on_a_disk() {
+fn symlinks_work_through_a_mount() {
     let Some((lab, mount)) =
         mounted("symbolic_links_are_made_read_followed_and_replaced_through_a_mount", 1, &[], &[])
     else {
@@ -71,8 +71,8 @@ fn symbolic_links_are_made_read_followed_and_replaced_through_a_mount_as_on_a_di
 }
 
 #[test]
-fn a_link_that_another_mount_replaced_by_a_file_a_moment_ago_is_opened_as_the_file() {
-    let test = "a_link_that_another_mount_replaced_by_a_file_a_moment_ago_is_opened_as_the_file";
+fn symlink_just_replaced_by_a_file_opens_as_the_file() {
+    let test = "symlink_just_replaced_by_a_file_opens_as_the_file";
     let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     fs::write(one.at("old"), "old").expect("written");

@@ -141,7 +141,7 @@ fn read_lock_holder_sees_writes_of_its_mount() {
 }
 
 #[test]
-fn locks_outlive_a_restart_of_the_manager_and_those_of_a_dead_mount_end_with_their_lease() {
+fn locks_survive_manager_restart_and_expire_with_a_dead_mount() {
     let Some((mut lab, mut one)) = mounted("locks_outlive_a_restart_of_the_manager", 1, &[], &[])
     else {
         return;
@@ -210,7 +210,7 @@ fn next_lock_holder_sees_publications_longer_than_a_lease() {
 }
 
 #[test]
-fn a_lock_of_a_name_ends_for_others_when_the_last_file_that_had_it_is_closed() {
+fn lock_is_released_at_the_last_close() {
     let Some((lab, one)) = mounted("a_lock_of_a_name_ends_for_others", 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     let old = open(&one.at("log"));

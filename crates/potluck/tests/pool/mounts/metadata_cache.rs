@@ -209,7 +209,7 @@ fn a_program_sees_what_its_own_mount_changed_at_once() {
 }
 
 #[test]
-fn after_a_restart_of_the_manager_changes_are_seen_and_what_did_not_change_is_not_asked_again() {
+fn manager_restart_revalidates_the_metadata_cache() {
     let Some((mut lab, mount, metrics)) =
         counting("after_a_restart_of_the_manager_changes_are_seen")
     else {

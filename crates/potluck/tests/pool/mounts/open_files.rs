@@ -52,7 +52,7 @@ fn is_there(cli: &Cli, path: &str) -> bool {
 
 /// A shell closes a descriptor of a file as soon as it is another command's standard output.
 #[test]
-fn a_file_that_was_begun_and_not_written_is_not_published_while_a_program_may_write_it() {
+fn empty_new_file_is_not_published_while_open_for_write() {
     let test = "a_file_that_was_begun_and_not_written_is_not_published";
     let policy = ["--keep-versions", "9"];
     let Some((lab, mount)) = mounted(test, 1, &policy, &[]) else { return };
@@ -203,7 +203,7 @@ fn reader_of_a_new_file_keeps_its_published_version() {
 /// The kernel releases an earlier descriptor when nothing has it any more, here a mapping; by itself it may also be a
 /// moment late.
 #[test]
-fn a_file_that_is_written_anew_is_not_published_by_the_release_of_an_earlier_descriptor() {
+fn earlier_release_does_not_publish_a_rewritten_file() {
     let test = "a_file_that_is_written_anew_is_not_published_by_the_release";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let script = "
@@ -345,7 +345,7 @@ fn a_file_that_is_written_is_renamed_at_once_and_published_at_close() {
 }
 
 #[test]
-fn a_file_that_is_written_after_one_descriptor_was_closed_is_published_at_the_close_of_the_next() {
+fn writes_after_a_close_publish_at_the_next_close() {
     let test = "a_file_that_is_written_after_one_descriptor_was_closed";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let writer = File::create(mount.at("f")).expect("made");
@@ -559,7 +559,7 @@ assert m[999000:] == b'O' * 1000 and m[:4] == b'OOOO'
 }
 
 #[test]
-fn a_file_that_is_replaced_again_and_again_is_read_whole_in_any_of_its_versions() {
+fn repeatedly_replaced_file_reads_whole_versions() {
     let test = "a_file_that_is_replaced_again_and_again_is_read_whole";
     let Some((_lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let path = mount.at("f");

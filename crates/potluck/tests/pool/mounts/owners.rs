@@ -128,7 +128,7 @@ fn in_a_mount_of_root_the_kernel_holds_all_users_to_owners_and_modes() {
 }
 
 #[test]
-fn a_write_of_somebody_who_is_not_root_takes_set_id_bits_from_a_file_as_on_a_local_disk() {
+fn non_root_write_clears_set_id_bits() {
     let Some((lab, mount)) = mounted("a_write_takes_set_id_bits", 1, &[], &["--allow-other"])
     else {
         return;

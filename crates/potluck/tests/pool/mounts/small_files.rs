@@ -33,7 +33,7 @@ fn close(file: File) -> Result<(), Option<i32>> {
 
 /// The cost is counted in calls of the manager: of sessions, of questions about names, and of what becomes visible.
 #[test]
-fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it() {
+fn small_file_costs_one_call_shared_by_concurrent_closes() {
     if !can_mount("a_small_file_costs_one_call_to_the_manager") {
         return;
     }
@@ -89,7 +89,7 @@ fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it(
 /// What a program changes of names is told by the answer, so that nobody asks for the directory again. What was closed,
 /// removed or renamed is synced when a program syncs anything later.
 #[test]
-fn a_change_of_a_name_costs_one_call_and_what_changed_is_synced_once_when_a_program_asks() {
+fn name_change_costs_one_call_and_syncs_once() {
     if !can_mount("a_change_of_a_name_costs_one_call") {
         return;
     }
@@ -158,7 +158,7 @@ fn a_directory_has_the_time_at_which_a_small_file_came_to_it() {
 }
 
 #[test]
-fn small_files_of_one_session_keep_their_own_conditions_and_the_policy_that_was_set_before() {
+fn batched_small_files_keep_conditions_and_policies() {
     let policy = ["--copies", "1"];
     let name = "small_files_of_one_session_keep_their_own_conditions";
     let Some((lab, mount)) = mounted(name, 2, &policy, &[]) else { return };

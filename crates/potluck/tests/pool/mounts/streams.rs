@@ -110,7 +110,7 @@ fn a_new_file_written_at_random_is_what_a_local_one_would_be() {
 }
 
 #[test]
-fn a_file_that_is_written_in_order_and_then_elsewhere_sends_what_changed_and_no_more() {
+fn stream_turned_edit_sends_only_changes() {
     if !can_mount("a_file_that_is_written_in_order_and_then_elsewhere") {
         return;
     }
@@ -179,7 +179,7 @@ fn a_file_written_backwards_may_be_larger_than_the_spool() {
 }
 
 #[test]
-fn a_file_that_is_mapped_into_memory_and_changed_there_is_stored_as_it_was_changed() {
+fn mmapped_changes_are_stored() {
     let Some((lab, mount)) =
         mounted("a_file_that_is_mapped_into_memory", 1, &["--chunk-size", "64KiB"], &[])
     else {
@@ -212,7 +212,7 @@ f.close()
 }
 
 #[test]
-fn a_file_opened_for_reading_and_writing_that_is_written_in_order_takes_no_spool() {
+fn sequential_write_through_rdwr_needs_no_spool() {
     let policy = ["--chunk-size", "64KiB"];
     let Some((lab, mount)) =
         mounted("a_file_opened_for_reading_and_writing", 1, &policy, &["--spool-max", "1MiB"])
@@ -348,8 +348,8 @@ fn a_program_that_writes_more_than_its_quota_hears_so_soon() {
 
 /// A program whose file waits in the spool also hears at write() that it exceeds the quota, however large the spool is.
 #[test]
-fn a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota() {
-    let name = "a_program_whose_file_is_in_the_spool_hears_soon_that_it_exceeds_the_quota";
+fn spooled_file_over_quota_fails_early() {
+    let name = "spooled_file_over_quota_fails_early";
     const PIECE: u64 = 1 << 20;
     for (protocol, is_in_order) in [("local", true), ("auto", false)] {
         let options = ["--write-protocol", protocol, "--spool-max", "2GiB"];
@@ -424,7 +424,7 @@ fn a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room() {
 
 /// What a program saw while it wrote, and what the pool had already, is told of each file.
 #[test]
-fn a_written_file_tells_how_fast_it_was_written_and_how_much_was_there_already() {
+fn write_report_shows_rate_and_dedup() {
     let policy = ["--chunk-size", "64KiB", "--copies", "2"];
     let name = "a_written_file_tells_how_fast_it_was_written";
     let Some((lab, mount)) = mounted(name, 2, &policy, &[]) else { return };

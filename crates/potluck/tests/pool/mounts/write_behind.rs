@@ -49,8 +49,8 @@ fn open(path: &Path) -> File {
 }
 
 #[test]
-fn files_that_are_written_behind_appear_in_the_order_in_which_they_were_closed() {
-    let test = "files_that_are_written_behind_appear_in_the_order_in_which_they_were_closed";
+fn write_behind_files_appear_in_close_order() {
+    let test = "write_behind_files_appear_in_close_order";
     let policy = &["--copies", "2", "--chunk-size", "64KiB"];
     let Some((lab, mount)) = mounted(test, 2, policy, BEHIND) else { return };
     let (dirs, count) = (["a", "b"], 300);
@@ -83,7 +83,7 @@ fn files_that_are_written_behind_appear_in_the_order_in_which_they_were_closed()
 
 /// What others see at once of a program's work they see after all that it closed before.
 #[test]
-fn close_of_a_file_that_is_written_behind_waits_for_nobody_and_what_follows_waits_for_it() {
+fn write_behind_close_returns_and_dependents_wait() {
     let Some((mut lab, mount)) = one_donor("close_of_a_file_that_is_written_behind_waits") else {
         return;
     };
@@ -177,7 +177,7 @@ fn lock_handover_publishes_write_behind_files() {
 
 /// All of it is in the catalog, and waits for no donor but for the file that was closed before.
 #[test]
-fn fsync_under_a_lock_and_the_end_of_sharing_and_of_a_mapping_follow_what_was_closed_before() {
+fn fsync_and_publications_follow_earlier_write_behind_closes() {
     const SHARED: &str = "user.potluck.shared";
     let Some((mut lab, one)) = one_donor("fsync_under_a_lock_and_the_end_of_sharing") else {
         return;
@@ -229,7 +229,7 @@ fn fsync_under_a_lock_and_the_end_of_sharing_and_of_a_mapping_follow_what_was_cl
 
 /// A file that its session cannot publish in its turn is published alone, after those that were closed before.
 #[test]
-fn a_file_that_was_renamed_while_it_was_written_comes_after_what_was_closed_before() {
+fn rename_keeps_write_behind_order() {
     let Some((mut lab, mount)) = one_donor("a_file_that_was_renamed_while_it_was_written_comes")
     else {
         return;
@@ -314,7 +314,7 @@ fn remount_names_unpublished_write_behind_files() {
 
 /// Nobody waits for the answer any more when another client makes a directory where a new file was to be.
 #[test]
-fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_by_umount() {
+fn failed_write_behind_is_reported_by_dir_fsync_and_umount() {
     let Some((mut lab, mount)) = one_donor("a_file_that_is_written_behind_in_vain_is_told") else {
         return;
     };
@@ -342,7 +342,7 @@ fn a_file_that_is_written_behind_in_vain_is_told_by_fsync_of_its_directory_and_b
 }
 
 #[test]
-fn an_option_of_write_behind_wins_over_the_configuration_and_over_an_earlier_one() {
+fn last_write_behind_option_wins() {
     let test = "an_option_of_write_behind_wins_over_the_configuration";
     if !can_mount(test) {
         return;

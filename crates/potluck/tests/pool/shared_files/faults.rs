@@ -91,7 +91,7 @@ fn a_writer_that_finds_no_room_keeps_nobody_from_making_a_version() {
 
 /// A part of the writer's contribution has 1024 chunks, which three do not divide, so that it ends within a row.
 #[test]
-fn a_local_file_of_more_than_a_part_has_every_byte_where_it_belongs_whatever_the_erasure_code() {
+fn multipart_shared_file_is_byte_exact_with_any_code() {
     let lab = Lab::with_donors(4);
     lab.cli.ok(&["space", "create", "lab", "--ec", "3+1", "--chunk-size", "64KiB"]);
     let (part, content) = file(lab.dir(), "part", 3, (66 << 20) + 777);
@@ -133,7 +133,7 @@ fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
 
 /// While a writer waits for more bytes, nothing else of it tells the manager what it has.
 #[test]
-fn a_writer_that_wants_more_of_a_manager_that_was_started_again_keeps_what_it_had() {
+fn shared_writer_reclaims_after_a_manager_restart() {
     let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
@@ -156,7 +156,7 @@ fn a_writer_that_wants_more_of_a_manager_that_was_started_again_keeps_what_it_ha
 }
 
 #[test]
-fn a_rename_leaves_nothing_behind_of_writers_that_finished_before_the_manager_was_restarted() {
+fn rename_cleans_up_writers_finished_before_a_restart() {
     let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["mkdir", "pot://lab/a"]);
@@ -173,7 +173,7 @@ fn a_rename_leaves_nothing_behind_of_writers_that_finished_before_the_manager_wa
 }
 
 #[test]
-fn a_writer_that_waits_for_others_hears_of_the_version_that_somebody_made_meanwhile() {
+fn waiting_shared_writer_hears_of_a_published_version() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     // This writer says nothing while its runtime does not run, like one that died.
@@ -238,7 +238,7 @@ fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
 }
 
 #[test]
-fn a_commit_is_refused_until_a_writer_that_has_stored_everything_has_said_so() {
+fn shared_commit_waits_for_finish_of_every_writer() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["write-shared", "begin", OUT]);
@@ -328,7 +328,7 @@ fn resumed_composition_keeps_the_exclusions_of_its_first_writer() {
 }
 
 #[test]
-fn a_file_of_more_than_a_gigabyte_that_is_mostly_holes_has_every_byte_where_it_belongs() {
+fn large_sparse_shared_file_is_byte_exact() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
