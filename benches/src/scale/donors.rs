@@ -214,6 +214,7 @@ impl Donor {
             incarnation: INCARNATION,
             write_sequence: self.write_sequence,
             load: Default::default(),
+            traffic: Default::default(),
             disk: Default::default(),
             room: ROOM,
             lends: Some(ROOM),

@@ -3,10 +3,13 @@
 use crate::buffer::Buffers;
 use crate::leases::ReadTickets;
 use crate::link::{Link, LinkError};
+use crate::measured_traffic::{MeasuredTraffic, Request};
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
 use potluck_core::hedging::{Rates, ReadSource};
 use potluck_core::ids::DonorId;
+use potluck_core::rate_estimate::RateEstimate;
+use potluck_core::traffic::Direction;
 use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
@@ -23,6 +26,10 @@ pub struct Donors {
     buffers: Buffers,
     known: Arc<Mutex<BTreeMap<DonorId, Known>>>,
     rates: Arc<Mutex<Rates>>,
+    /// The way in which bytes go.
+    direction: Direction,
+    /// The traffic of the client, over all its work.
+    traffic: MeasuredTraffic,
     /// The signal that a donor has more room in its window.
     pub room: Arc<Notify>,
     /// The client that is told which donors were reached, and which cannot be.
@@ -51,15 +58,16 @@ impl ReadTickets for Donors {
 }
 
 impl Donors {
-    /// Makes an empty set of donors, whose connections use `env` and `buffers`.
-    pub fn new(env: Env, buffers: Buffers) -> Self {
+    /// Makes an empty set of donors to read from or to write to, whose connections use `env` and `buffers`.
+    pub fn new(env: Env, buffers: Buffers, direction: Direction) -> Self {
         let (known, rates, room) = Default::default();
-        Self { env, buffers, known, rates, room, client: None }
+        let traffic = MeasuredTraffic::new(env.clock.clone());
+        Self { env, buffers, known, rates, direction, traffic, room, client: None }
     }
 
-    /// Returns these donors, set to tell `client` whether they are reached.
+    /// Returns these donors, set to tell `client` whether they are reached, and of the traffic with them.
     pub(crate) fn told_to(self, client: Pool) -> Self {
-        Self { client: Some(client), ..self }
+        Self { traffic: client.traffic.clone(), client: Some(client), ..self }
     }
 
     /// Learns how to reach donors; the estimates of their rates stay. A new ticket does not replace one that is in the
@@ -82,11 +90,15 @@ impl Donors {
                 }
                 None => (now, Arc::default()),
             };
+            let told = access.rates.of(self.direction).map(|rate| rate as f64);
+            let expected = self.traffic.rate(donor, self.direction).or(told);
             known.insert(
                 donor,
                 Known { access: Arc::new(access), since, is_discarded: false, link },
             );
-            self.rates(|rates| rates.entry(donor).or_default().clone());
+            self.rates(|rates| {
+                rates.entry(donor).or_insert_with(|| RateEstimate::expecting(expected));
+            });
         }
     }
 
@@ -109,6 +121,11 @@ impl Donors {
         let known = self.known.lock().expect("no holder panics");
         let old = known.iter().filter(|(_, it)| now.saturating_sub(it.since) >= TICKET_LIFE / 2);
         old.map(|(donor, _)| *donor).collect()
+    }
+
+    /// Notes that a request for `bytes` goes to a donor now, in the traffic of the client.
+    pub(crate) fn begin(&self, donor: DonorId, bytes: u32) -> Request {
+        self.traffic.begin(donor, self.direction, bytes)
     }
 
     /// Runs `look` on the estimates of the donors' rates.

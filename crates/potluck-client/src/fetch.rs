@@ -27,6 +27,7 @@ use potluck_core::merkle::SEGMENT;
 use potluck_core::read_plan::Piece;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
+use potluck_core::traffic::Direction;
 use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{CopyFault, DonorAccess, Report, Reported};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -125,7 +126,7 @@ impl Fetcher {
     pub fn new(client: &Pool, memory: ReadMemory) -> Self {
         Self {
             client: client.clone(),
-            donors: client.donors(memory.buffers.clone()),
+            donors: client.donors(memory.buffers.clone(), Direction::Read),
             memory,
             failovers: Arc::default(),
             outage: Arc::default(),
@@ -287,6 +288,7 @@ impl Fetcher {
             due
         });
         let end = End::GivenUp { due };
+        let request_under_way = self.donors.begin(donor, bytes);
         let mut asked = Asked { donors: &self.donors, clock, donor, bytes, end };
         let answer = match self.donors.link(donor).await {
             Ok(link) => link.get(request).await,
@@ -298,9 +300,13 @@ impl Fetcher {
                 let now = clock.now();
                 self.donors
                     .rates(|rates| rates.entry(donor).or_default().acked(bytes, sent_at, now));
+                request_under_way.answered();
                 End::Answered
             }
-            Err(_) => End::Failed,
+            Err(_) => {
+                request_under_way.failed();
+                End::Failed
+            }
         };
         (donor, answer)
     }

@@ -158,7 +158,7 @@ impl File {
         fetcher.reads_below(open.path);
         let keep = || {
             let donors = Arc::new(fetcher.donors.clone());
-            client.leases.keep(&client.caller, path.space(), file.version, donors)
+            client.leases.keep(&client.caller, &client.traffic, path.space(), file.version, donors)
         };
         let lease = leased.then(keep);
         let is_shared = opened.is_shared;

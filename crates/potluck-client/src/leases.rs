@@ -1,6 +1,7 @@
 //! Leases of the versions that this client has open for long: while they are renewed, the pool keeps what a version
 //! is made of, though its file is replaced or removed.
 
+use crate::measured_traffic::MeasuredTraffic;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{DonorAccess, RenewLeases};
@@ -61,6 +62,7 @@ impl OpenLeases {
     pub fn keep(
         &self,
         caller: &Caller,
+        traffic: &MeasuredTraffic,
         space: &str,
         version: VersionId,
         donors: Arc<dyn ReadTickets>,
@@ -75,7 +77,7 @@ impl OpenLeases {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             open.is_renewed = true;
-            runtime.spawn(renew(self.clone(), caller.clone()));
+            runtime.spawn(renew(self.clone(), caller.clone(), traffic.clone()));
         }
         Lease { of: self.clone(), file }
     }
@@ -93,7 +95,7 @@ impl Drop for Lease {
 }
 
 /// Renews leases until none is left.
-async fn renew(leases: OpenLeases, caller: Caller) {
+async fn renew(leases: OpenLeases, caller: Caller, traffic: MeasuredTraffic) {
     let mut pause = RENEW_EVERY;
     loop {
         tokio::select! {
@@ -112,7 +114,7 @@ async fn renew(leases: OpenLeases, caller: Caller) {
         let mut of: BTreeMap<&str, Vec<&Leased>> = BTreeMap::new();
         files.iter().for_each(|file| of.entry(&file.space).or_default().push(file));
         for (space, files) in of {
-            if let Err(failure) = renew_in(&caller, space, &files).await {
+            if let Err(failure) = renew_in(&caller, &traffic, space, &files).await {
                 tracing::debug!(%failure, "leases were not renewed");
                 pause = RENEW_AGAIN;
             }
@@ -120,11 +122,17 @@ async fn renew(leases: OpenLeases, caller: Caller) {
     }
 }
 
-async fn renew_in(caller: &Caller, space: &str, files: &[&Leased]) -> Result<(), Failure> {
+async fn renew_in(
+    caller: &Caller,
+    traffic: &MeasuredTraffic,
+    space: &str,
+    files: &[&Leased],
+) -> Result<(), Failure> {
     let versions: BTreeSet<VersionId> = files.iter().map(|file| file.version).collect();
     let donors: BTreeSet<DonorId> = files.iter().flat_map(|file| file.donors.due()).collect();
     let versions = versions.into_iter().collect();
-    let call = RenewLeases { space: space.into(), versions, donors: donors.into_iter().collect() };
+    let (donors, traffic) = (donors.into_iter().collect(), traffic.take_untold());
+    let call = RenewLeases { space: space.into(), versions, donors, traffic };
     let renewed = caller.call(&call).await?;
     for version in renewed.gone {
         tracing::debug!(%version, "the pool keeps this no longer than its file is there");

@@ -44,6 +44,7 @@ mod history;
 mod leases;
 mod link;
 mod manager_calls;
+mod measured_traffic;
 mod parts;
 mod pending_links;
 mod pool;

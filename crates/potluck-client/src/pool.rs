@@ -5,6 +5,7 @@ use crate::chunk_cache::ChunkCache;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
 use crate::leases::OpenLeases;
+use crate::measured_traffic::MeasuredTraffic;
 use crate::progress::{Progress, Quiet};
 use crate::retry_limits::RetryLimits;
 use crate::source::Cutter;
@@ -12,8 +13,9 @@ use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::{Policy, Width};
+use potluck_core::traffic::Direction;
 use potluck_wire::call::Caller;
-use potluck_wire::control::{Find, Unreached};
+use potluck_wire::control::{Find, TellTraffic, Unreached};
 use potluck_wire::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,11 +70,14 @@ pub struct Pool {
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
     /// The donors to which a link was open at some time, so that this machine does reach them.
     reached: Arc<Mutex<BTreeSet<DonorId>>>,
+    /// The traffic with each donor.
+    pub(crate) traffic: MeasuredTraffic,
 }
 
 impl Pool {
     /// Makes a client that calls its manager through `caller`.
     pub fn new(env: Env, caller: Caller) -> Self {
+        let traffic = MeasuredTraffic::new(env.clock.clone());
         Self {
             env,
             caller,
@@ -87,6 +92,7 @@ impl Pool {
             bad_copies: Arc::default(),
             missed: Arc::default(),
             reached: Arc::default(),
+            traffic,
         }
     }
 
@@ -240,8 +246,18 @@ impl Pool {
         }
     }
 
-    /// Waits at most two seconds until the work in the background is done. Call this before the process ends.
+    /// Waits at most two seconds until the work in the background is done, and the manager was told of the traffic.
+    /// Call this before the process ends.
     pub async fn settle(&self) {
+        let traffic = self.traffic.take_if_worth_telling();
+        if !traffic.is_empty() {
+            let caller = self.caller.clone();
+            self.in_background(async move {
+                if let Err(failure) = caller.call(&TellTraffic { traffic }).await {
+                    tracing::debug!(%failure, "the manager was not told of the traffic");
+                }
+            });
+        }
         let mut background =
             std::mem::take(&mut *self.background.lock().expect("no holder panics"));
         let all = async { while background.join_next().await.is_some() {} };
@@ -251,8 +267,8 @@ impl Pool {
     }
 
     /// Makes an empty set of donors for one session or read, whose links receive into `buffers`.
-    pub(crate) fn donors(&self, buffers: Buffers) -> Donors {
-        let donors = Donors::new(self.env.clone(), buffers);
+    pub(crate) fn donors(&self, buffers: Buffers, direction: Direction) -> Donors {
+        let donors = Donors::new(self.env.clone(), buffers, direction);
         donors.told_to(self.clone())
     }
 }

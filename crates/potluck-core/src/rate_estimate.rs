@@ -46,12 +46,20 @@ pub struct RateEstimate {
     /// The time at which the donor last became busy or made progress.
     since: Tick,
     failures: u32,
+    /// The bytes a second that others, or earlier work, saw of the donor; used until its first answer.
+    expected: Option<f64>,
 }
 
 impl RateEstimate {
     /// Makes an estimate that knows nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes an estimate of a donor of which this rate is expected, if any: that decides whom to ask first, and not
+    /// when an answer is late, because this client's own line may be slower.
+    pub fn expecting(rate: Option<f64>) -> Self {
+        Self { expected: rate.filter(|rate| *rate > 0.0), ..Self::default() }
     }
 
     /// Notes that a request of `bytes` left for the donor.
@@ -135,7 +143,7 @@ impl RateEstimate {
 
     /// Returns the time until `bytes` more are here; each failure in a row doubles it, up to 16 times.
     pub fn expected_finish(&self, bytes: u32) -> Duration {
-        self.finish(bytes, UNKNOWN_RATE)
+        self.finish(bytes, self.expected.unwrap_or(UNKNOWN_RATE))
     }
 
     /// Returns the time after which `bytes` more are late. A donor not met yet may have a slow link.

@@ -317,6 +317,7 @@ impl Heartbeats {
             incarnation: store.incarnation(),
             write_sequence: store.write_sequence().last(),
             load,
+            traffic: self.service.traffic.total(),
             disk,
             room,
             lends: Some(self.service.store.limits().max),
@@ -483,10 +484,10 @@ impl Heartbeats {
     /// be stored.
     async fn sample(&mut self) -> (Load, DiskState, u64) {
         let (store, disk) = (Arc::clone(&self.service.store), Arc::clone(&self.disk));
-        let sampler = self.sampler.take();
+        let (sampler, served) = (self.sampler.take(), self.service.traffic.total().read.bytes);
         let sample = move || {
             store.check_disk();
-            let (served, stored) = store.traffic();
+            let stored = store.stored();
             let mut sampler = sampler;
             let load = sampler.as_mut().map(|sampler| sampler.sample(&*disk, served, stored));
             (sampler, load.unwrap_or_default(), store.report())

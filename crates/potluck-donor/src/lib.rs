@@ -48,6 +48,7 @@ mod state;
 mod store;
 mod task_failure;
 mod tasks;
+mod traffic;
 
 pub use error::DonorError;
 pub use state::{STATE_FILES, lent_dirs};
@@ -163,7 +164,7 @@ impl DonorControls {
 
     /// Returns the bytes that were sent to readers and those that were stored for writers, since the process began.
     pub fn traffic(&self) -> (u64, u64) {
-        self.service.store.traffic()
+        (self.service.traffic.total().read.bytes, self.service.store.stored())
     }
 
     /// Returns the limits of how much of the disk the donor lends.

@@ -23,7 +23,7 @@ pub fn text(service: &Service, connections: usize) -> Arc<str> {
     out.gauge("potluck_lent_excess_bytes", "Bytes beyond the owner's limits", excess);
     let fault = f64::from(u8::from(service.store.fault().is_some()));
     out.gauge("potluck_lent_fault", "1 while the disk fails", fault);
-    let (served, stored) = service.store.traffic();
+    let (served, stored) = (service.traffic.total().read.bytes, service.store.stored());
     out.counter("potluck_bulk_served_bytes", "Bytes served to readers", served);
     out.counter("potluck_bulk_stored_bytes", "Bytes stored for writers", stored);
     out.gauge("potluck_bulk_connections", "Open connections", connections as f64);

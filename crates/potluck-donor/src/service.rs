@@ -11,6 +11,7 @@ use crate::scrub::Scrub;
 use crate::session::LongPieces;
 use crate::session_budgets::SessionTickets;
 use crate::store::Store;
+use crate::traffic::DonorTraffic;
 use potluck_wire::call::Caller;
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::ticket::Secret;
@@ -37,6 +38,8 @@ pub(crate) struct Service {
     pub lending_terms: LendingTerms,
     /// The figures that monitoring asks for.
     pub metrics: DonorMetrics,
+    /// The traffic with clients and other donors.
+    pub traffic: DonorTraffic,
     /// The addresses of other donors.
     pub peer_addresses: PeerAddresses,
     /// The caller of the manager.
@@ -50,6 +53,7 @@ impl Service {
     /// Makes the service of a donor to which nobody has connected yet.
     pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
         let registration = ManagersWord::new(env.clock.clone());
+        let traffic = DonorTraffic::new(env.clock.clone());
         Self {
             env,
             store,
@@ -63,6 +67,7 @@ impl Service {
             chunk_orders: ChunkOrderQueues::default(),
             lending_terms: LendingTerms::default(),
             metrics: DonorMetrics::default(),
+            traffic,
             peer_addresses: PeerAddresses::new(caller.clone()),
             caller,
             settings_fault: Mutex::default(),

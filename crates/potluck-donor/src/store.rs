@@ -83,7 +83,6 @@ pub(crate) struct Store {
     incarnation: AtomicU64,
     /// The number of the next temporary or quarantined file.
     serial: AtomicU64,
-    served: AtomicU64,
     stored: AtomicU64,
     id: StoreId,
     /// The lock on the lent directory; `None` while the directory is missing.
@@ -122,7 +121,6 @@ impl Store {
             open_chunks: OpenChunks::default(),
             incarnation: AtomicU64::new(incarnation.0),
             serial: AtomicU64::default(),
-            served: AtomicU64::default(),
             stored: AtomicU64::default(),
             id: claim.id,
             lock: Mutex::new(Some(claim.lock)),
@@ -334,15 +332,9 @@ impl Store {
         self.usage.limit(limits);
     }
 
-    /// Returns the number of bytes that were sent to readers (proofs included) and the number that were stored in new
-    /// chunk files, since the process began.
-    pub fn traffic(&self) -> (u64, u64) {
-        (self.served.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed))
-    }
-
-    /// Counts bytes sent to a reader.
-    pub fn count_served(&self, bytes: u32) {
-        self.served.fetch_add(bytes.into(), Ordering::Relaxed);
+    /// Returns the number of bytes that were stored in new chunk files since the process began.
+    pub fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count_stored(&self, bytes: u32) {

@@ -90,7 +90,7 @@ calls! {
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
-    reading::ReadingCalls: Open OpenPart OldFiles RenewLeases Report Unreached;
+    reading::ReadingCalls: Open OpenPart OldFiles RenewLeases Report TellTraffic Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove SyncChanges Usage;
     history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
     series::SeriesCalls: SeriesPurge Pin;

@@ -20,6 +20,7 @@ use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use potluck_catalog::{Catalog, SeenSpaces, Space};
+use potluck_core::traffic::Direction;
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };
@@ -235,6 +236,14 @@ fn donors(out: &mut Exposition, donors: &[DonorStatus]) {
         "state",
         states.map(|state| (state.word().to_owned(), in_state(state))),
     );
+    for (name, help, direction) in [
+        ("potluck_donor_read_rate_bytes", "Bytes a second it serves, by members", Direction::Read),
+        ("potluck_donor_write_rate_bytes", "Bytes a second it takes, by members", Direction::Write),
+    ] {
+        let rate = |donor: &DonorStatus| *donor.rates.rates.of(direction);
+        let known = donors.iter().filter_map(|it| Some((it.name.clone(), rate(it)? as f64)));
+        out.gauges(name, help, "donor", known);
+    }
     // A donor that has joined and lent nothing yet has no figures of its own.
     let lending = || donors.iter().filter(|donor| donor.state != DonorState::Joined);
     let mut each = |name: &str, help: &str, value: &dyn Fn(&DonorStatus) -> f64| {

@@ -91,6 +91,7 @@ impl TicketIssuer {
             addresses: contact.addresses,
             live: contact.live,
             load: contact.load,
+            rates: contact.rates,
             domain: contact.domain,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::decided::Count;
 use super::inventory_progress::InventoryProgress;
+use super::known_traffic::KnownTraffic;
 use super::limits::PoolLimits;
 use super::reach_record::ReachRecord;
 use super::receipts::ReceiptSigner;
@@ -11,6 +12,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{Domain, DonorId, Incarnation};
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
+use potluck_core::traffic::BothWays;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, Heartbeat};
 use potluck_wire::ticket::Secret;
@@ -47,6 +49,7 @@ pub struct KnownDonor {
     /// The number of chunks that no file uses and that the catalog knows on the donor's word alone, as far as the donor
     /// has not said that they are gone.
     pub(crate) taken_in: u64,
+    pub(crate) traffic: KnownTraffic,
     pub record: DonorRecord,
 }
 
@@ -102,6 +105,8 @@ pub struct DonorContact {
     pub live: bool,
     /// The donor's load as a score from 0 (idle) to 1 ([`Load::score`]).
     pub load: f32,
+    /// The donor's rates in bytes a second, as far as they are known.
+    pub rates: BothWays<Option<u64>>,
     /// The donor's failure domain.
     pub domain: Domain,
     /// The key and incarnation that sign the donor's receipts, once it registered.
@@ -191,6 +196,7 @@ impl DonorTable {
         registration.room = heartbeat.room;
         registration.lends = heartbeat.lends;
         registration.load = heartbeat.load;
+        donor.traffic.told(heartbeat.incarnation, heartbeat.traffic, now);
         registration.fault.clone_from(&heartbeat.disk_fault);
         registration.settings_fault.clone_from(&heartbeat.settings_fault);
         // Requests may overtake each other; a count never goes back.

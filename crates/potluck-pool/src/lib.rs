@@ -14,6 +14,7 @@ mod expected_donors;
 mod false_receipts;
 mod given_up_donors;
 mod inventory_progress;
+mod known_traffic;
 mod left_names;
 mod limits;
 mod liveness;

@@ -15,6 +15,7 @@ mod reach;
 mod reservations;
 mod sessions;
 mod shares;
+mod traffic;
 mod trust;
 
 pub use donors::UnknownArrivals;

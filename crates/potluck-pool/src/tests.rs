@@ -17,6 +17,7 @@ use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_core::placement::{Plan, Refusal, Section};
 use potluck_core::policy::{AskedPolicy, Policy};
+use potluck_core::traffic::BothWays;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Arrived, DiskFault, DonorState, Heartbeat, Holding, Register};
 use potluck_wire::packed::Packed;
@@ -87,6 +88,7 @@ pub(super) fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
         incarnation: Incarnation(incarnation),
         write_sequence,
         load: Load::default(),
+        traffic: BothWays::default(),
         disk: DiskState::default(),
         room: 1000 * MIB,
         lends: None,

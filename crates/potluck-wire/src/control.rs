@@ -22,6 +22,7 @@ mod series;
 mod shared_files;
 mod spaces;
 mod status;
+mod traffic;
 mod watching;
 mod writing;
 
@@ -87,6 +88,7 @@ pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, OwnDonorStatus, OwnStatus,
     PoolState, PoolStatus, SpaceHealth, Status, Verdict,
 };
+pub use traffic::{DonorRates, DonorTraffic, MOST_TOLD, TellTraffic};
 pub use watching::{
     DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, OWN_NAME, Refresh,
     Refreshed, WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
@@ -204,7 +206,7 @@ macro_rules! every_call {
             Join Invite InvitationList InvitationRemove MemberList Leave Find Revoke
             List Stat MakeDir SetAttributes Move CopyFiles Remove SyncChanges Usage
             QuotaSet QuotaList
-            Open OpenPart RenewLeases Report Unreached
+            Open OpenPart RenewLeases Report TellTraffic Unreached
             RoomReserve RoomReservationList RoomRelease
             PolicySet RepairStatus RepairControl GiveBack Departing GiveBackStatus Away Trust ScrubNow GcResume ReclaimUnknown Fsck
             SeriesPurge Pin

@@ -368,7 +368,14 @@ impl Member {
             in_parts: None,
         };
         let (batch, files) = (0, vec![file]);
-        let commit = Commit { session: session.session, batch, files, done: true, soon: false };
+        let commit = Commit {
+            session: session.session,
+            batch,
+            files,
+            done: true,
+            soon: false,
+            traffic: Vec::new(),
+        };
         match self.call(&commit).await {
             Ok(done) => match done.files.first() {
                 Some(Outcome::Stored { .. }) => Came::let_through("the file is visible"),

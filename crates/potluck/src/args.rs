@@ -25,7 +25,7 @@ pub use daemons::{
 };
 pub use donors::{
     AwayArgs, DrainArgs, DrainOptions, GiveBackArgs, NodeAwayArgs, NodeName, NodeRemoveArgs,
-    NodesArgs,
+    NodesArgs, NodesLsArgs,
 };
 pub use files::{
     CatArgs, CpArgs, DuArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs, TreeArgs,

@@ -200,7 +200,8 @@ impl SessionCalls {
 
     /// Asks for other tickets, because these donors refused the current ones.
     pub async fn readmit(self, refused: Vec<DonorId>) -> Result<Renewed, Failure> {
-        self.client.call_retrying(&Renew { session: self.session, refused }).await
+        let traffic = self.client.traffic.take_untold();
+        self.client.call_retrying(&Renew { session: self.session, refused, traffic }).await
     }
 
     /// Commits parts of files, and files, which become visible; with `done` this closes the session, and with `soon` a
@@ -212,7 +213,8 @@ impl SessionCalls {
         done: bool,
         soon: bool,
     ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
-        let commit = Commit { session: self.session, batch, files, done, soon };
+        let traffic = self.client.traffic.take_untold();
+        let commit = Commit { session: self.session, batch, files, done, soon, traffic };
         let committed = self.client.call_retrying(&commit).await;
         let committed = committed.and_then(|committed| of_all_files(committed, commit.files.len()));
         (commit.files, committed)

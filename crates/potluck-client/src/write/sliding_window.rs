@@ -44,6 +44,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Content;
+use potluck_core::traffic::Direction;
 use potluck_wire::control::{Committed, CommittedParts, FileCommit, Grown, Offered, Renewed};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
@@ -196,7 +197,7 @@ impl Window {
         options: &PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Self {
-        let donors = client.donors(client.buffers.clone());
+        let donors = client.donors(client.buffers.clone(), Direction::Write);
         donors.learn(session.reserved.donors.clone());
         let policy = &session.reserved.policy;
         Self {

@@ -253,6 +253,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffers;
     use potluck_core::placement::Section;
+    use potluck_core::traffic::{BothWays, Direction};
     use potluck_wire::addresses::Addresses;
     use potluck_wire::control::DonorAccess;
     use potluck_wire::env::Env;
@@ -261,13 +262,14 @@ mod tests {
 
     /// Makes a session with donors from 1 on that are in these failure domains, for two copies.
     fn in_domains(domains: &[Domain]) -> Targets {
-        let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
+        let donors = Donors::new(Env::system(), Buffers::new(1 << 20), Direction::Write);
         let access = |(number, domain): (u32, &Domain)| DonorAccess {
             donor: DonorId(number),
             name: format!("d{number}"),
             addresses: Addresses::default(),
             live: true,
             load: 0.0,
+            rates: BothWays::default(),
             ticket: None,
             incarnation: None,
             domain: *domain,

@@ -6,6 +6,7 @@ use crate::socket::PeerIo;
 use crate::store::{FoundChunk, StoreRefusal};
 use potluck_core::chunk::ChunkName;
 use potluck_core::merkle::whole_segments;
+use potluck_core::traffic::Direction;
 use potluck_wire::bulk::{BulkStatus, ChunkPart, FrameError, Reply, SendFileError};
 use potluck_wire::env;
 use potluck_wire::ticket::Ops;
@@ -21,6 +22,7 @@ impl BulkSession {
         name: &ChunkName,
         part: Option<ChunkPart>,
     ) -> Result<(), FrameError> {
+        let serving = self.service.traffic.begin(Direction::Read);
         let store = &self.service.store;
         let found = match self.allowed(Ops::GET) {
             Ok(_) if part.is_some() => store.find_to_read_parts(name).map_err(status_of),
@@ -45,7 +47,7 @@ impl BulkSession {
         head.extend_from_slice(&proof);
         match io.send_file(&head, &*chunk.file, range.start.into()..range.end.into()).await {
             Ok(()) => {
-                self.service.store.count_served(body);
+                serving.served(body);
                 Ok(())
             }
             Err(SendFileError::Stream(why)) => Err(why.into()),

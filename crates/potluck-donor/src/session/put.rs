@@ -11,6 +11,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::chunk_file::tail_len;
 use potluck_core::ids::SessionId;
 use potluck_core::policy::AckLevel;
+use potluck_core::traffic::Direction;
 use potluck_wire::bulk::{BulkStatus, Forward, Forwarded, FrameError, PIECE, Reply};
 use potluck_wire::ticket::{Ops, Receipt};
 use std::sync::Arc;
@@ -53,6 +54,7 @@ impl BulkSession {
         // The incarnation is taken now: a store that goes away and comes back meanwhile may lack what
         // was put before.
         let incarnation = service.store.incarnation();
+        let serving = service.traffic.begin(Direction::Write);
         let mut landing = self.landing(&service, &put);
         let mut forwarding = match landing {
             Landing::Refused(_) => None,
@@ -83,6 +85,10 @@ impl BulkSession {
             if left == 0 {
                 let piece = self.piece.first(len + tail);
                 let stored = landing.finish(&service.store, &put, piece);
+                match stored {
+                    Ok(_) => serving.served(put.len),
+                    Err(_) => drop(serving),
+                }
                 let receipt = stored.map(|session| {
                     let Put { name, len, ack, .. } = &put;
                     Receipt::issue(&service.key, incarnation, &session, name, *len, *ack)

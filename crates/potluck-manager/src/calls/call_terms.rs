@@ -93,6 +93,7 @@ impl Verb {
             | Self::Commit
             | Self::RenewLeases
             | Self::Report
+            | Self::TellTraffic
             | Self::Unreached
             | Self::MakeDir
             | Self::MakeLinks

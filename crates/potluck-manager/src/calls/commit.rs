@@ -85,7 +85,7 @@ type Prepared = Result<PreparedFile, Failure>;
 
 impl Answer<Commit> for CommitCalls {
     async fn answer(self, call: Commit, caller: CallingMember) -> Result<Committed, Failure> {
-        let Commit { session: id, batch, files, done, soon } = call;
+        let Commit { session: id, batch, files, done, soon, traffic } = call;
         let member = caller.member()?.member;
         let (ticketed, _guard) = match self.sessions.enter(id, &caller).await {
             Ok(entered) => entered,
@@ -95,6 +95,9 @@ impl Answer<Commit> for CommitCalls {
                 return before.ok_or(over);
             }
         };
+        if !traffic.is_empty() {
+            self.pool.lock().told_traffic(member, &traffic, self.time.tick());
+        }
         let steps = steps(files.iter().map(work_of));
         let (mut files, by) = self.prepare(&caller, id, &ticketed, files).await?;
         self.check_chunks(&caller, &id, &mut files).await?;

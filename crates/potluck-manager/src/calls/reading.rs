@@ -18,7 +18,7 @@ use potluck_core::policy::AckLevel;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
     CopyFault, Done, Holding, OldFiles, Open, OpenPart, Opened, OpenedOldFiles, RenewLeases,
-    RenewedLeases, Report, Reported, Unreached,
+    RenewedLeases, Report, Reported, TellTraffic, Unreached,
 };
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
@@ -87,7 +87,7 @@ impl Answer<RenewLeases> for ReadingCalls {
         call: RenewLeases,
         caller: CallingMember,
     ) -> Result<RenewedLeases, Failure> {
-        let RenewLeases { space, mut versions, mut donors } = call;
+        let RenewLeases { space, mut versions, mut donors, traffic } = call;
         self.access.need_in(&caller, Right::Read, &space).await?;
         let member = caller.member()?.member;
         let rest = versions.split_off(versions.len().min(MOST_LEASES));
@@ -95,8 +95,20 @@ impl Answer<RenewLeases> for ReadingCalls {
         let mut gone = self.catalog.renew_leases(member, &space, versions, now_ms).await;
         gone.extend(rest);
         donors.truncate(MOST_DONORS);
-        let contacts = ticket_issuer::contacts(&self.pool.lock(), donors, self.time.tick());
+        let contacts = {
+            let (mut pool, now) = (self.pool.lock(), self.time.tick());
+            pool.told_traffic(member, &traffic, now);
+            ticket_issuer::contacts(&pool, donors, now)
+        };
         Ok(RenewedLeases { donors: self.tickets.for_reading(contacts), gone })
+    }
+}
+
+impl Answer<TellTraffic> for ReadingCalls {
+    async fn answer(self, call: TellTraffic, caller: CallingMember) -> Result<Done, Failure> {
+        let member = caller.member()?.member;
+        self.pool.lock().told_traffic(member, &call.traffic, self.time.tick());
+        Ok(Done {})
     }
 }
 

@@ -301,8 +301,9 @@ impl Answer<Grow> for WriteSessionCalls {
 impl Answer<Renew> for WriteSessionCalls {
     async fn answer(self, call: Renew, caller: CallingMember) -> Result<Renewed, Failure> {
         let (mut ticketed, _guard) = self.sessions.enter(call.session, &caller).await?;
-        if !call.refused.is_empty() {
+        {
             let mut pool = self.pool.lock();
+            pool.told_traffic(ticketed.member, &call.traffic, self.time.tick());
             pool.allow_more(&call.session, &call.refused);
             ticketed = pool.ticketed(&call.session).unwrap_or(ticketed);
         }

@@ -21,7 +21,11 @@ impl SavedTime {
     /// Saves the pool's time now, and the times when donors were heard and members were seen.
     pub async fn save(&self) -> Result<(), Error> {
         let now_ms = self.time.now_ms();
-        let silences = self.pool.lock().silences(self.time.tick());
+        let silences = {
+            let mut pool = self.pool.lock();
+            pool.keep_traffic(now_ms as i64);
+            pool.silences(self.time.tick())
+        };
         let heard: Vec<_> = silences
             .into_iter()
             .map(|(donor, silent)| (donor, now_ms.saturating_sub(silent.as_millis() as u64)))

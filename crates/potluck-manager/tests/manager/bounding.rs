@@ -176,7 +176,7 @@ async fn resumed_uploads_stay_within_the_quota() {
     };
     let (first, second) = (interrupted().await, interrupted().await);
     let renew = async |session: SessionId| {
-        let renewed = ada.call(&Renew { session, refused: Vec::new() }).await;
+        let renewed = ada.call(&Renew { session, refused: Vec::new(), traffic: Vec::new() }).await;
         renewed.map(drop).map_err(|why| why.code)
     };
     renew(first).await.expect("as much as the quota leaves");

@@ -117,7 +117,7 @@ async fn a_session_for_which_much_more_is_kept_than_it_may_store_is_ended() {
     for n in &chunks[1..] {
         tombstone(&donor, *n, 3).await;
     }
-    let renew = |session| Renew { session, refused: Vec::new() };
+    let renew = |session| Renew { session, refused: Vec::new(), traffic: Vec::new() };
     user.call(&renew(little)).await.expect("one chunk is little more than it may store");
     let over = user.call(&renew(much)).await.expect_err("it has ended");
     assert_eq!(over.code, code::NO_SESSION);

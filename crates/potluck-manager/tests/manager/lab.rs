@@ -9,6 +9,7 @@ use potluck_core::owner_limits::DiskState;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Content, Entry};
 use potluck_core::rights::Right;
+use potluck_core::traffic::BothWays;
 use potluck_manager::{Manager, ManagerConfig, StateError, init};
 use potluck_recovery::ca::Ca;
 use potluck_wire::addresses::Addresses;
@@ -313,6 +314,7 @@ impl Donor {
             incarnation: self.incarnation,
             write_sequence,
             load: Load::default(),
+            traffic: BothWays::default(),
             disk: DiskState::default(),
             room: 10 << 30,
             lends: None,
@@ -440,7 +442,7 @@ pub async fn commit(
     files: Vec<FileCommit>,
     done: bool,
 ) -> Result<Committed, Failure> {
-    caller.call(&Commit { session, batch, files, done, soon: false }).await
+    caller.call(&Commit { session, batch, files, done, soon: false, traffic: Vec::new() }).await
 }
 
 /// Writes one file of one chunk whole, in a session of its own.

@@ -82,7 +82,8 @@ fn whole(
 }
 
 async fn commit(user: &Caller, session: SessionId, batch: u32, file: FileCommit, done: bool) {
-    let commit = Commit { session, batch, files: vec![file], done, soon: false };
+    let commit =
+        Commit { session, batch, files: vec![file], done, soon: false, traffic: Vec::new() };
     let Committed { files } = user.call(&commit).await.expect("committed");
     assert!(matches!(files[..], [Outcome::Stored { below_policy: false, .. }]), "{files:?}");
 }

@@ -70,8 +70,16 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
             .await,
         refused(caller, &SharedWriters { path: at() }).await,
         refused(caller, &OpenPart { path: at(), version: number, number: 0 }).await,
-        refused(caller, &RenewLeases { space: named(), versions: vec![number], donors: vec![] })
-            .await,
+        refused(
+            caller,
+            &RenewLeases {
+                space: named(),
+                versions: vec![number],
+                donors: vec![],
+                traffic: Vec::new(),
+            },
+        )
+        .await,
     ]
 }
 

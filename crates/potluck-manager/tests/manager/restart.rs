@@ -30,7 +30,9 @@ async fn a_write_session_goes_on_after_a_restart_d4() {
     lab.stop().await;
     lab.start().await;
     let user = lab.caller(&ada);
-    user.call(&Renew { session, refused: Vec::new() }).await.expect("still open");
+    user.call(&Renew { session, refused: Vec::new(), traffic: Vec::new() })
+        .await
+        .expect("still open");
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.epoch.0, before.epoch.0 + 1);
     assert_eq!((status.sessions, status.donors[0].promised), (1, before.donors[0].promised));
@@ -151,7 +153,9 @@ async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
         leased: false,
     };
     user.call(&open).await.expect("kept");
-    let stranger = refused(&lab.user().await, &Renew { session, refused: Vec::new() }).await;
+    let stranger =
+        refused(&lab.user().await, &Renew { session, refused: Vec::new(), traffic: Vec::new() })
+            .await;
     assert_eq!(stranger.code, code::NO_SESSION);
 }
 
@@ -174,7 +178,12 @@ async fn unlinked_version_is_kept_until_leases_are_renewed_after_restart_a5() {
     user.call(&potluck_wire::control::Abort { session, keep: false }).await.expect("aborted");
     // What nobody can have open is reclaimed meanwhile.
     assert_eq!(first_tombstones(&donor).await, [(chunk(2), 9)]);
-    let renew = RenewLeases { space: "lab".into(), versions: vec![version], donors: Vec::new() };
+    let renew = RenewLeases {
+        space: "lab".into(),
+        versions: vec![version],
+        donors: Vec::new(),
+        traffic: Vec::new(),
+    };
     assert_eq!(user.call(&renew).await.expect("renewed").gone, []);
 }
 

@@ -64,7 +64,14 @@ async fn the_commits_of_a_session_are_repeated_to_its_member_alone() {
     let again = commit(&ada, session, 0, files(), true).await.expect("repeated").files;
     assert!(matches!(again[..], [Outcome::Stored { version: same, .. }] if same == version));
 
-    let of = |session| Commit { session, batch: 0, files: files(), done: true, soon: false };
+    let of = |session| Commit {
+        session,
+        batch: 0,
+        files: files(),
+        done: true,
+        soon: false,
+        traffic: Vec::new(),
+    };
     let ended = refused(&eve, &of(session)).await;
     let unknown = refused(&eve, &of(SessionId([9; 16]))).await;
     assert_eq!(ended.code, code::NO_SESSION);

@@ -368,16 +368,24 @@ async fn a_session_belongs_to_its_member_and_ends_with_its_lease() {
     let lab = Lab::with(|config| config.lease = Duration::from_secs(3)).await;
     let (ada, eve, _donor) = (lab.user().await, lab.user().await, lab.donor("basement").await);
     let session = reserve(&ada, 1 << 20).await.expect("reserved").session;
-    assert_eq!(refused(&eve, &Renew { session, refused: Vec::new() }).await.code, code::NO_SESSION);
+    assert_eq!(
+        refused(&eve, &Renew { session, refused: Vec::new(), traffic: Vec::new() }).await.code,
+        code::NO_SESSION
+    );
     eve.call(&Abort { session, keep: false }).await.expect("says nothing");
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_millis(800)).await;
-        ada.call(&Renew { session, refused: Vec::new() }).await.expect("renewed");
+        ada.call(&Renew { session, refused: Vec::new(), traffic: Vec::new() })
+            .await
+            .expect("renewed");
     }
     let promised = async || lab.admin().call(&Status {}).await.expect("status").donors[0].promised;
     assert!(promised().await > 0);
     eventually("its end", async || (promised().await == 0).then_some(())).await;
-    assert_eq!(refused(&ada, &Renew { session, refused: Vec::new() }).await.code, code::NO_SESSION);
+    assert_eq!(
+        refused(&ada, &Renew { session, refused: Vec::new(), traffic: Vec::new() }).await.code,
+        code::NO_SESSION
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -393,7 +401,7 @@ async fn tickets_last_for_minutes_and_are_renewed_with_their_session() {
     assert_eq!(first.expires - first.issued, TICKET_LIFE.as_millis() as u64);
     tokio::time::sleep(Duration::from_millis(20)).await;
     let renewed = user
-        .call(&Renew { session: reserved.session, refused: Vec::new() })
+        .call(&Renew { session: reserved.session, refused: Vec::new(), traffic: Vec::new() })
         .await
         .expect("renewed");
     let second = granted(&renewed.donors);
@@ -466,7 +474,9 @@ async fn revoking_a_user_ends_what_it_was_writing_x5() {
     lab.admin().call(&revoke).await.expect("revoked");
     assert_eq!(lab.admin().call(&Status {}).await.expect("status").sessions, 0);
     assert_eq!(
-        refused(&lab.admin(), &Renew { session, refused: Vec::new() }).await.code,
+        refused(&lab.admin(), &Renew { session, refused: Vec::new(), traffic: Vec::new() })
+            .await
+            .code,
         code::NO_SESSION
     );
 }

@@ -248,6 +248,7 @@ impl Pool {
                 .unwrap_or_default(),
             live: self.donors.is_live(id, now, &self.limits),
             load: registration.map_or(0.0, |registration| registration.load.score()),
+            rates: donor.traffic.rates(now),
             domain: self.domains()[&id],
             signer: self.donors.signer(id),
         })
@@ -489,6 +490,7 @@ impl Pool {
                 let is_dead = status.state == DonorState::Dead;
                 status.unclaimed = if is_dead { 0 } else { registration.unclaimed };
                 status.load = registration.load;
+                status.rates = donor.traffic.status(now);
                 status.disk_fault.clone_from(&registration.fault);
                 status.settings_fault.clone_from(&registration.settings_fault);
             }

@@ -15,6 +15,7 @@ use potluck_core::ids::SessionId;
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_core::policy::AckLevel;
+use potluck_core::traffic::{BothWays, Traffic};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -211,6 +212,9 @@ pub struct Heartbeat {
     pub write_sequence: u64,
     /// The load of the last second.
     pub load: Load,
+    /// The traffic with clients since the incarnation began.
+    #[serde(default)]
+    pub traffic: BothWays<Traffic>,
     /// The state of the disk that the donor lends.
     pub disk: DiskState,
     /// The bytes that the donor may still write.

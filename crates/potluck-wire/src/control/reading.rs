@@ -1,8 +1,8 @@
 //! The calls to read files.
 
-use super::DonorAccess;
 use super::names::is_none;
 use super::{Call, Callers, Done, call};
+use super::{DonorAccess, DonorTraffic};
 use crate::packed::{Blob, Packed, PackedRecord};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
@@ -59,6 +59,9 @@ pub struct RenewLeases {
     /// The donors for which the caller needs new tickets: a file that was removed cannot be opened again for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorId>,
+    /// The traffic with donors since the caller last told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<DonorTraffic>,
 }
 call!(RenewLeases => RenewedLeases, "renew-leases", Users, "reading files", at most 1 << 20);
 

@@ -1,7 +1,8 @@
 //! The calls about the pool as a whole: its state, its alarms, its spaces and donors.
 
 use super::{
-    Call, Callers, DiskFault, GivingBack, HealthLevel, QuotaUse, RepairState, Scrubbed, call,
+    Call, Callers, DiskFault, DonorRates, GivingBack, HealthLevel, QuotaUse, RepairState, Scrubbed,
+    call,
 };
 use crate::addresses::Addresses;
 use potluck_core::ids::{DonorId, Epoch};
@@ -385,6 +386,9 @@ pub struct DonorStatus {
     pub bad: u64,
     /// The last sample of the donor's load.
     pub load: Load,
+    /// The donor's rates as the pool knows them.
+    #[serde(default)]
+    pub rates: DonorRates,
     /// The label of its failure domain: donors with one label fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,

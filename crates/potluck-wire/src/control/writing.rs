@@ -1,6 +1,6 @@
 //! The calls to write files.
 
-use super::{Call, Callers, Done, MAX_MESSAGE, call};
+use super::{Call, Callers, Done, DonorTraffic, MAX_MESSAGE, call};
 use crate::addresses::Addresses;
 use crate::error::{ErrorKind, Failure, code};
 use crate::packed::Blob;
@@ -22,6 +22,7 @@ use potluck_core::policy::AckLevel;
 use potluck_core::policy::Override;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
+use potluck_core::traffic::BothWays;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -115,6 +116,9 @@ pub struct DonorAccess {
     /// The donor's load as a score from 0 (idle) to 1 ([`potluck_core::load::Load::score`]).
     #[serde(default)]
     pub load: f32,
+    /// The donor's rates in bytes a second as the pool knows them.
+    #[serde(default)]
+    pub rates: BothWays<Option<u64>>,
     /// The ticket for the donor. It is absent while the donor has not told the manager its key since the manager's
     /// start.
     #[serde(default)]
@@ -214,6 +218,9 @@ pub struct Renew {
     /// The donors that refused the session's tickets so far, because what the session may store there may be used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<DonorId>,
+    /// The traffic with donors since the caller last told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<DonorTraffic>,
 }
 call!(Renew => Renewed, "renew", Users, "writing files", at most 1 << 20);
 
@@ -240,6 +247,9 @@ pub struct Commit {
     /// `memory`: that takes a tenth of a second, or a [`SyncChanges`](super::SyncChanges).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub soon: bool,
+    /// The traffic with donors since the caller last told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<DonorTraffic>,
 }
 impl Call for Commit {
     const NAME: &'static str = "commit";

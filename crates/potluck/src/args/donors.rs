@@ -75,11 +75,19 @@ pub struct AwayArgs {
     pub state: Option<PathBuf>,
 }
 
+/// What is shown of donors.
+#[derive(Debug, clap::Args)]
+pub struct NodesLsArgs {
+    /// Show how fast each donor is, as members measured it, and what it served and stored
+    #[arg(long)]
+    pub rates: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum NodesArgs {
     /// List the donors with what the pool thinks of them
-    #[command(after_help = "Example:\n  potluck nodes ls")]
-    Ls,
+    #[command(after_help = "Examples:\n  potluck nodes ls\n  potluck nodes ls --rates")]
+    Ls(NodesLsArgs),
     /// Announce a donor's absence: repair waits that long
     #[command(
         after_help = "Examples:\n  potluck nodes away bench-7 3d\n  potluck nodes away bench-7 --end"

@@ -95,8 +95,9 @@ pub async fn run(
             let asked = args::LendStatusArgs { check: asked.check, state: None };
             return until_stopped_alone(lend::status::run(asked, settings, output)).await;
         }
-        Command::Nodes(args::NodesArgs::Ls) if settings.only_lends() => {
-            return until_stopped_alone(of_own_donors(settings, output, nodes::list)).await;
+        Command::Nodes(args::NodesArgs::Ls(asked)) if settings.only_lends() => {
+            let list = |donors: Vec<_>, output: &Output| nodes::list(donors, &asked, output);
+            return until_stopped_alone(of_own_donors(settings, output, list)).await;
         }
         Command::Scrub(args::ScrubArgs::Status) if settings.only_lends() => {
             let tell = |donors: Vec<_>, output: &Output| scrub::status(&donors, output);

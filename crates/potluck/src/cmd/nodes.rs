@@ -3,14 +3,14 @@
 use super::Ending;
 use super::drain::{self, GiveBackPlace, weakened};
 use super::{away, donors};
-use crate::args::{NodeAwayArgs, NodeName, NodeRemoveArgs, NodesArgs};
+use crate::args::{NodeAwayArgs, NodeName, NodeRemoveArgs, NodesArgs, NodesLsArgs};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
 use potluck_wire::control::{
-    Alarm, DonorStatus, GivingBack, Going, MayGo, RemovalNeeds, Revoke, Status, Trust,
+    Alarm, DonorRates, DonorStatus, GivingBack, Going, MayGo, RemovalNeeds, Revoke, Status, Trust,
 };
 use potluck_wire::error::{ErrorKind, Failure};
 use serde::Serialize;
@@ -22,8 +22,8 @@ struct Donors {
 
 pub async fn run(args: NodesArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        NodesArgs::Ls => {
-            list(client.call(&Status {}).await?.donors, output);
+        NodesArgs::Ls(asked) => {
+            list(client.call(&Status {}).await?.donors, &asked, output);
             Ok(Ending::Done)
         }
         NodesArgs::Away(NodeAwayArgs { donor, time, .. }) => {
@@ -57,7 +57,10 @@ fn trusted(donor: &DonorStatus, alarms: &[Alarm]) -> String {
 }
 
 /// Shows donors with what the pool thinks of them.
-pub fn list(donors: Vec<DonorStatus>, output: &Output) {
+pub fn list(donors: Vec<DonorStatus>, asked: &NodesLsArgs, output: &Output) {
+    if asked.rates {
+        return list_rates(donors, output);
+    }
     output.result(&Donors { donors }, |donors| {
         let rows: Vec<_> = donors.donors.iter().map(row).collect();
         let head = ["no", "donor", "label", "state", "held", "free", "version", "address"];
@@ -72,6 +75,48 @@ pub fn list(donors: Vec<DonorStatus>, output: &Output) {
         }
         text
     });
+}
+
+/// Shows how fast donors are, and what they did.
+fn list_rates(donors: Vec<DonorStatus>, output: &Output) {
+    output.result(&Donors { donors }, |donors| {
+        let rows: Vec<_> = donors.donors.iter().map(rates_row).collect();
+        let head = [
+            "no",
+            "donor",
+            "state",
+            "reads at",
+            "writes at",
+            "load",
+            "read 24h",
+            "written 24h",
+            "read 30d",
+            "written 30d",
+            "heard",
+        ];
+        let mut text = table(&head, &[0, 3, 4, 5, 6, 7, 8, 9, 10], &rows);
+        text.push_str("rates are the median of what members measured; - is not measured yet\n");
+        text
+    });
+}
+
+fn rates_row(donor: &DonorStatus) -> Vec<String> {
+    let DonorRates { rates, last_day, last_month, heard, .. } = &donor.rates;
+    let rate =
+        |rate: Option<u64>| rate.map_or("-".into(), |rate| format!("{}/s", format_size(rate)));
+    vec![
+        donor.donor.to_string(),
+        donor.name.clone(),
+        donors::state(donor),
+        rate(rates.read),
+        rate(rates.written),
+        format!("{:.0} %", 100.0 * donor.load.score()),
+        format_size(last_day.read.bytes),
+        format_size(last_day.written.bytes),
+        format_size(last_month.read.bytes),
+        format_size(last_month.written.bytes),
+        format!("{:.0} %", 100.0 * heard),
+    ]
 }
 
 fn row(donor: &DonorStatus) -> Vec<String> {

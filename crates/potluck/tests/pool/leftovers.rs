@@ -158,7 +158,14 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         condition: Condition::Always,
         in_parts: None,
     };
-    let commit = Commit { session, batch: 0, files: vec![file], done: true, soon: false };
+    let commit = Commit {
+        session,
+        batch: 0,
+        files: vec![file],
+        done: true,
+        soon: false,
+        traffic: Vec::new(),
+    };
     let committed = admin.call(&commit).expect("a commit");
     assert!(matches!(committed.files[..], [Outcome::Stored { .. }]), "{committed:?}");
     assert_same(&lab.cli.cat("pot://lab/f"), &body, "the file");
@@ -197,7 +204,8 @@ fn unoffered_chunks_are_bounded_by_the_reservation_and_reclaimed() {
         if refused.len() < donors.len() {
             continue;
         }
-        let renewed = admin.call(&Renew { session, refused }).expect("renewed").donors;
+        let renewed =
+            admin.call(&Renew { session, refused, traffic: Vec::new() }).expect("renewed").donors;
         if renewed.iter().all(|donor| !put_on(&admin, donor, &body)) {
             break;
         }

@@ -8,6 +8,7 @@ use potluck_core::entropy::SeededEntropy;
 use potluck_core::ids::Domain;
 use potluck_core::placement::{Plan, Section};
 use potluck_core::policy::AckLevel;
+use potluck_core::traffic::{BothWays, Direction};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
@@ -38,13 +39,14 @@ fn in_domains(count: u32, domains: &[(u32, Domain)]) -> (Targets, Donors) {
 /// Makes a session with a plan of `count` donors and so many slots for each group.
 fn planned(count: u32, slots: u32, domains: &[(u32, Domain)]) -> (Targets, Donors) {
     let domain = |number| domains.iter().find(|(of, _)| *of == number);
-    let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
+    let donors = Donors::new(Env::system(), Buffers::new(1 << 20), Direction::Write);
     let access = |number| DonorAccess {
         donor: DonorId(number),
         name: format!("d{number}"),
         addresses: Addresses::default(),
         live: true,
         load: 0.0,
+        rates: BothWays::default(),
         incarnation: None,
         ticket: Some(Ticket::issue(&Secret::from_bytes([1; 32]), &SeededEntropy::new(1), &[])),
         domain: domain(number).map_or(number, |(_, domain)| *domain),

@@ -45,6 +45,7 @@ impl Window {
             self.cutting.bytes += u64::from(chunk.plain);
         }
         self.events.push(Box::pin(async move {
+            let request = donors.begin(donor, bytes);
             let put = async {
                 let body = body.in_hand().await.map_err(LinkError::Unread)?;
                 let link = donors.link(donor).await?;
@@ -58,6 +59,12 @@ impl Window {
                 }
             };
             let result = put.await;
+            match &result {
+                Ok(_) => request.answered(),
+                // What is wrong with the file is no fault of the donor.
+                Err(LinkError::FileChanged | LinkError::Unread(_)) => drop(request),
+                Err(_) => request.failed(),
+            }
             donors.rates(|rates| {
                 let estimate = rates.entry(donor).or_default();
                 match &result {

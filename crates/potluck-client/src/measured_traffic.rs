@@ -1,0 +1,165 @@
+//! The traffic of this client with each donor, over all its files, sessions and mounts: how fast each donor is, which
+//! lasts longer than the work that showed it, and what the manager was not told yet.
+
+use potluck_core::clock::{SharedClock, Tick};
+use potluck_core::ids::DonorId;
+use potluck_core::rate_estimate::RateEstimate;
+use potluck_core::traffic::{BothWays, Direction, Traffic, TrafficCount};
+use potluck_wire::control::{DonorTraffic, MOST_TOLD};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// The bytes below which it is worth no call of its own to tell the manager.
+const WORTH_TELLING: u64 = 4 << 20;
+
+/// The traffic of one client. Clones share it.
+#[derive(Clone)]
+pub(crate) struct MeasuredTraffic {
+    clock: SharedClock,
+    donors: Arc<Mutex<BTreeMap<DonorId, BothWays<Measured>>>>,
+}
+
+/// The traffic of one direction with one donor.
+#[derive(Default)]
+struct Measured {
+    count: TrafficCount,
+    estimate: RateEstimate,
+    /// The part of the traffic that the manager was told of.
+    told: Traffic,
+}
+
+/// A request that is under way, until it is answered, fails, or is dropped because nobody waits for it any more.
+pub(crate) struct Request {
+    traffic: MeasuredTraffic,
+    donor: DonorId,
+    direction: Direction,
+    bytes: u32,
+    sent_at: Tick,
+    is_over: bool,
+}
+
+impl MeasuredTraffic {
+    /// Makes a record without traffic.
+    pub fn new(clock: SharedClock) -> Self {
+        Self { clock, donors: Arc::default() }
+    }
+
+    /// Notes that a request for `bytes` goes to a donor now.
+    pub fn begin(&self, donor: DonorId, direction: Direction, bytes: u32) -> Request {
+        let sent_at = self.clock.now();
+        self.change(donor, direction, |measured| {
+            measured.count.began(sent_at);
+            measured.estimate.sent(bytes, sent_at);
+        });
+        Request { traffic: self.clone(), donor, direction, bytes, sent_at, is_over: false }
+    }
+
+    /// Returns the bytes a second that a donor delivered or took lately; `None` if this client had no traffic with it.
+    pub fn rate(&self, donor: DonorId, direction: Direction) -> Option<f64> {
+        let donors = self.donors.lock().expect("no holder panics");
+        donors.get(&donor)?.of(direction).estimate.rate()
+    }
+
+    /// Takes what the manager was not told yet. What is taken counts as told.
+    pub fn take_untold(&self) -> Vec<DonorTraffic> {
+        let now = self.clock.now();
+        let mut donors = self.donors.lock().expect("no holder panics");
+        let untold = donors.iter_mut().filter_map(|(donor, measured)| {
+            let traffic = BothWays {
+                read: measured.read.take_untold(now),
+                written: measured.written.take_untold(now),
+            };
+            let nothing = traffic.read.is_none() && traffic.written.is_none();
+            (!nothing).then_some(DonorTraffic { donor: *donor, traffic })
+        });
+        untold.take(MOST_TOLD).collect()
+    }
+
+    /// Takes what the manager was not told yet, if it is worth a call of its own.
+    pub fn take_if_worth_telling(&self) -> Vec<DonorTraffic> {
+        let untold: u64 = {
+            let donors = self.donors.lock().expect("no holder panics");
+            let each = donors.values().flat_map(|both| [&both.read, &both.written]);
+            each.map(|measured| measured.untold_bytes()).sum()
+        };
+        if untold < WORTH_TELLING { Vec::new() } else { self.take_untold() }
+    }
+
+    fn change(&self, donor: DonorId, direction: Direction, how: impl FnOnce(&mut Measured)) {
+        let mut donors = self.donors.lock().expect("no holder panics");
+        how(donors.entry(donor).or_default().of_mut(direction));
+    }
+}
+
+impl Measured {
+    fn take_untold(&mut self, now: Tick) -> Traffic {
+        let total = self.count.total(now);
+        let untold = total.since(&self.told);
+        // Time alone is told with the bytes that it brings.
+        if untold.bytes == 0 && untold.failed == 0 {
+            return Traffic::default();
+        }
+        self.told = total;
+        untold
+    }
+
+    fn untold_bytes(&self) -> u64 {
+        self.count.bytes() - self.told.bytes
+    }
+}
+
+impl Request {
+    /// Notes that the request was answered in full.
+    pub fn answered(mut self) {
+        self.end(|measured, Self { bytes, sent_at, .. }, now| {
+            measured.count.answered(u64::from(*bytes), now);
+            measured.estimate.acked(*bytes, *sent_at, now);
+        });
+    }
+
+    /// Notes that the request failed, by the donor's fault.
+    pub fn failed(mut self) {
+        self.end(|measured, Self { bytes, .. }, now| {
+            measured.count.failed(now);
+            measured.estimate.failed(*bytes);
+        });
+    }
+
+    fn end(&mut self, how: impl FnOnce(&mut Measured, &Self, Tick)) {
+        self.is_over = true;
+        let now = self.traffic.clock.now();
+        self.traffic.change(self.donor, self.direction, |measured| how(measured, self, now));
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end(|measured, Self { bytes, .. }, now| {
+                measured.count.withdrawn(now);
+                measured.estimate.withdrawn(*bytes);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::clock::SystemClock;
+
+    #[test]
+    fn traffic_is_told_once_and_a_request_that_nobody_waits_for_is_not_busy_time() {
+        let traffic = MeasuredTraffic::new(Arc::new(SystemClock::default()));
+        let donor = DonorId(7);
+        traffic.begin(donor, Direction::Read, 1 << 20).answered();
+        drop(traffic.begin(donor, Direction::Read, 1 << 20));
+        assert!(traffic.rate(donor, Direction::Read).is_some());
+        assert_eq!(traffic.rate(donor, Direction::Write), None);
+        assert!(traffic.take_if_worth_telling().is_empty(), "a megabyte is not worth a call");
+        let told = traffic.take_untold();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].donor, told[0].traffic.read.bytes), (donor, 1 << 20));
+        assert!(traffic.take_untold().is_empty());
+    }
+}

@@ -1,0 +1,148 @@
+//! The rate of a donor in one direction as the pool knows it: the median of what its members measured lately, and never
+//! more than the donor itself says that it moved. So no member makes a slow donor look fast, and one that lies is
+//! outvoted as soon as two others have measured.
+
+use crate::clock::Tick;
+use crate::ids::MemberId;
+use crate::traffic::Traffic;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The least bytes by which a member's word on a rate is formed: less says more of the line's delay than of its rate.
+const LEAST_BYTES: u64 = 4 << 20;
+/// The time in which the weight of what a member measured falls to 1/e.
+const MEMORY: Duration = Duration::from_mins(10);
+/// The time after which a member that measured nothing more has no say.
+const SILENT: Duration = Duration::from_hours(24);
+/// The most members that have a say on one donor; of more, those heard last.
+const MOST_MEMBERS: usize = 15;
+/// The time for which the best second of a donor's own word holds.
+const PEAK: Duration = Duration::from_hours(1);
+/// The least bytes of a second in which a donor's own word says something of its rate.
+const LEAST_OWN: u64 = 1 << 20;
+/// What a member may measure beyond the donor's own word, which is a mean of a second: this many times as much.
+const SLACK: f64 = 1.25;
+
+/// What one member measured, with earlier traffic fading.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    bytes: f64,
+    busy_us: f64,
+    heard: Tick,
+}
+
+/// The rate of one donor in one direction.
+#[derive(Debug, Clone, Default)]
+pub struct DonorRate {
+    words: BTreeMap<MemberId, Word>,
+    /// The best seconds of the donor's own word: in the present hour, and in the hour before.
+    peaks: [f64; 2],
+    /// The beginning of the present hour.
+    hour: Tick,
+}
+
+impl DonorRate {
+    /// Notes what a member measured since it was last heard.
+    pub fn measured(&mut self, member: MemberId, traffic: Traffic, now: Tick) {
+        if traffic.bytes == 0 || traffic.busy_us == 0 {
+            return;
+        }
+        if !self.words.contains_key(&member) && self.words.len() >= MOST_MEMBERS {
+            let stalest = self.words.iter().min_by_key(|(_, word)| word.heard);
+            if let Some(member) = stalest.map(|(member, _)| *member) {
+                self.words.remove(&member);
+            }
+        }
+        let none = Word { bytes: 0.0, busy_us: 0.0, heard: now };
+        let word = self.words.entry(member).or_insert(none);
+        let age = now.saturating_sub(word.heard).as_secs_f64() / MEMORY.as_secs_f64();
+        let kept = (-age).exp();
+        word.bytes = word.bytes * kept + traffic.bytes as f64;
+        word.busy_us = word.busy_us * kept + traffic.busy_us as f64;
+        word.heard = now;
+    }
+
+    /// Notes what the donor says that it moved in the last second or so.
+    pub fn told(&mut self, traffic: Traffic, now: Tick) {
+        if now.saturating_sub(self.hour) >= PEAK {
+            self.peaks = [0.0, self.peaks[0]];
+            self.hour = now;
+        }
+        if traffic.bytes >= LEAST_OWN {
+            let rate = traffic.rate().unwrap_or(0.0);
+            self.peaks[0] = self.peaks[0].max(rate);
+        }
+    }
+
+    /// Returns the bytes a second that the pool expects of the donor; `None` where nobody measured enough.
+    pub fn rate(&self, now: Tick) -> Option<f64> {
+        let counts = |word: &&Word| {
+            word.bytes >= LEAST_BYTES as f64 && now.saturating_sub(word.heard) < SILENT
+        };
+        let heard = self.words.values().filter(counts);
+        let mut rates: Vec<f64> = heard.map(|word| word.bytes / word.busy_us * 1e6).collect();
+        rates.sort_by(f64::total_cmp);
+        let lower_median = rates.get(rates.len().saturating_sub(1) / 2)?;
+        let own = self.peaks[0].max(self.peaks[1]) * SLACK;
+        Some(if own > 0.0 { lower_median.min(own) } else { *lower_median })
+    }
+
+    /// Returns the number of members whose word counts.
+    pub fn members(&self) -> usize {
+        self.words.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn traffic(bytes_s: u64) -> Traffic {
+        Traffic { bytes: bytes_s, busy_us: SECOND, ..Traffic::default() }
+    }
+
+    #[test]
+    fn one_lying_member_does_not_move_the_rate_that_two_others_measured() {
+        for lie in [1 << 40, 1 << 22] {
+            let mut rate = DonorRate::default();
+            rate.measured(MemberId(1), traffic(100 << 20), Tick::ZERO);
+            rate.measured(MemberId(2), traffic(90 << 20), Tick::ZERO);
+            rate.measured(MemberId(3), traffic(lie), Tick::ZERO);
+            let told = rate.rate(Tick::ZERO).expect("measured") as u64 >> 20;
+            assert!((90..=100).contains(&told), "{told}");
+        }
+    }
+
+    #[test]
+    fn no_member_makes_a_donor_faster_than_it_says_it_is() {
+        let mut rate = DonorRate::default();
+        rate.told(traffic(10 << 20), Tick::ZERO);
+        rate.measured(MemberId(1), traffic(1 << 40), Tick::ZERO);
+        assert_eq!(rate.rate(Tick::ZERO), Some((10 << 20) as f64 * SLACK));
+    }
+
+    #[test]
+    fn small_transfers_and_members_that_left_have_no_say_and_members_are_bounded() {
+        let mut rate = DonorRate::default();
+        rate.measured(MemberId(1), traffic(64 << 10), Tick::ZERO);
+        assert_eq!(rate.rate(Tick::ZERO), None);
+        for member in 0..100 {
+            rate.measured(MemberId(member), traffic(8 << 20), Tick::from_secs(member.into()));
+        }
+        assert_eq!(rate.members(), MOST_MEMBERS);
+        assert!(rate.rate(Tick::from_secs(100)).is_some());
+        assert_eq!(rate.rate(Tick::from_secs(100) + SILENT), None);
+    }
+
+    #[test]
+    fn what_was_measured_long_ago_gives_way_to_what_is_measured_now() {
+        let mut rate = DonorRate::default();
+        rate.measured(MemberId(1), traffic(100 << 20), Tick::ZERO);
+        let later = Tick::ZERO + 6 * MEMORY;
+        rate.measured(MemberId(1), traffic(10 << 20), later);
+        let told = rate.rate(later).expect("measured") as u64 >> 20;
+        assert!((10..=11).contains(&told), "{told}");
+    }
+}

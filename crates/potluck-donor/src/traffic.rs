@@ -1,0 +1,65 @@
+//! The traffic of a donor with those who read and write its chunks.
+
+use potluck_core::clock::{SharedClock, Tick};
+use potluck_core::traffic::{BothWays, Direction, Traffic, TrafficCount};
+use std::sync::{Arc, Mutex};
+
+/// The counts of the traffic since the process began. Clones share them.
+#[derive(Clone)]
+pub(crate) struct DonorTraffic {
+    clock: SharedClock,
+    counts: Arc<Mutex<BothWays<TrafficCount>>>,
+}
+
+/// A request that is being served; one that is refused or breaks off is dropped.
+pub(crate) struct Serving {
+    traffic: DonorTraffic,
+    direction: Direction,
+    /// The bytes that were moved, once the request is served.
+    moved: Option<u32>,
+}
+
+impl DonorTraffic {
+    /// Makes counts of nothing.
+    pub fn new(clock: SharedClock) -> Self {
+        Self { clock, counts: Arc::default() }
+    }
+
+    /// Notes that a request is served from now on.
+    pub fn begin(&self, direction: Direction) -> Serving {
+        self.change(|counts, now| counts.of_mut(direction).began(now));
+        Serving { traffic: self.clone(), direction, moved: None }
+    }
+
+    /// Returns the traffic so far.
+    pub fn total(&self) -> BothWays<Traffic> {
+        self.change(|counts, now| BothWays {
+            read: counts.read.total(now),
+            written: counts.written.total(now),
+        })
+    }
+
+    fn change<T>(&self, how: impl FnOnce(&mut BothWays<TrafficCount>, Tick) -> T) -> T {
+        let now = self.clock.now();
+        how(&mut self.counts.lock().expect("no holder panics"), now)
+    }
+}
+
+impl Serving {
+    /// Notes that the request was served with so many bytes.
+    pub fn served(mut self, bytes: u32) {
+        self.moved = Some(bytes);
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.traffic.change(|counts, now| {
+            let count = counts.of_mut(self.direction);
+            match self.moved {
+                Some(bytes) => count.answered(bytes.into(), now),
+                None => count.withdrawn(now),
+            }
+        });
+    }
+}
