@@ -25,6 +25,8 @@ pub struct Candidate {
     pub free: u64,
     /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
+    /// The bytes a second that the donor takes, as far as that is known.
+    pub rate: Option<f64>,
     /// The donor's failure domain.
     pub domain: Domain,
 }
@@ -49,7 +51,7 @@ pub struct PlacementRequest {
 /// A run of chunks dealt in turn to a set of donors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// The donors of the section, in the order of dealing.
+    /// The donors of the section, in the order of dealing; one that is faster than others stands in it more often.
     pub donors: Vec<DonorId>,
     /// The number of chunks that the section takes.
     pub chunks: u64,

@@ -9,12 +9,19 @@ struct Room {
     donor: DonorId,
     chunks: u64,
     load: f32,
+    /// The bytes a second that the donor takes, as far as that is known.
+    rate: Option<f64>,
     /// The donor's failure domain, counted from 0: the place of its first donor among all of them.
     domain: usize,
 }
 
 /// Room is scarce where it is for fewer files than this, each as large as what is placed.
 const SCARCE: u64 = 64;
+
+/// The most turns in which a stripe is dealt when donors differ in their rates: shares are then within a few percent.
+const MOST_TURNS: usize = 64;
+/// The quotient of rates below which donors are alike: measurements differ by as much from hour to hour.
+const ALIKE: f64 = 1.25;
 
 /// A way to choose a stripe.
 #[derive(Clone, Copy)]
@@ -65,6 +72,7 @@ impl Fit {
             donor: candidate.donor,
             chunks: candidate.free / unit,
             load: candidate.load,
+            rate: candidate.rate,
             domain: *domains.entry(candidate.domain).or_insert(own),
         });
         let rooms = rooms.filter(|room| room.chunks > 0).collect();
@@ -85,7 +93,7 @@ impl Fit {
             return Err(Refusal::TooFewDonors { have, need });
         }
         let chunks = self.left.max(1);
-        let (have, ask) = (self.room_for(chunks, &[], 0), self.slots(chunks));
+        let (have, ask) = (self.room_for(chunks, &[]), self.slots(chunks));
         if have >= ask {
             return Ok(());
         }
@@ -102,9 +110,10 @@ impl Fit {
         let most = self.most_in_all();
         self.rank(most);
         let (stripe, chunks) = self.stripe(most);
+        let stripe = self.by_rates(&stripe, chunks, most).unwrap_or(stripe);
         let donors = stripe.iter().map(|room| self.rooms[*room].donor).collect();
-        for (position, room) in stripe.iter().enumerate() {
-            self.rooms[*room].chunks -= turns(position, stripe.len(), self.copies, chunks);
+        for (room, dealt) in self.dealt(&stripe, chunks) {
+            self.rooms[room].chunks -= dealt;
         }
         self.rooms.retain(|room| room.chunks > 0);
         self.left -= chunks;
@@ -175,13 +184,92 @@ impl Fit {
         }
     }
 
+    /// Returns the stripe with each donor in it as often as its rate says, so that all of them end at the same time:
+    /// s_i = B_i·S/A (docs/papers.md, FreeLoader). Each stands in it once at least, so the stripe is as wide as it was.
+    /// `None` where the rates say nothing, or where copies would be less apart, or the donors lack the room.
+    fn by_rates(&self, stripe: &[usize], chunks: u64, most: u64) -> Option<Vec<usize>> {
+        let rates = self.rates(stripe)?;
+        let turns = MOST_TURNS.max(2 * stripe.len());
+        let mut taken = vec![1_usize; stripe.len()];
+        for _ in stripe.len()..turns {
+            let end = |at: &usize| (taken[*at] + 1) as f64 / rates[*at];
+            let open = (0..stripe.len()).filter(|at| taken[*at] < turns / self.copies);
+            let first = open.min_by(|a, b| end(a).total_cmp(&end(b)))?;
+            taken[first] += 1;
+        }
+        let weighted = self.in_order_of_finish(stripe, &taken);
+        let as_apart = self.least_domains(&weighted) >= self.least_domains(stripe);
+        (as_apart && self.has_distinct_slots(&weighted) && self.fits(&weighted, chunks, most))
+            .then_some(weighted)
+    }
+
+    /// Returns the turns of donors that take so many each in the same time, in the order in which they end them, so
+    /// that a file of few chunks is dealt by the same shares; donors of one domain do not follow each other within a
+    /// slot, if that can be.
+    fn in_order_of_finish(&self, stripe: &[usize], taken: &[usize]) -> Vec<usize> {
+        let mut done = vec![0_usize; stripe.len()];
+        let mut order: Vec<usize> = Vec::new();
+        for _ in 0..taken.iter().sum() {
+            let slot = &order[order.len().saturating_sub(self.copies - 1)..];
+            let shares = |at: usize| {
+                let domain = |room: usize| self.rooms[room].domain;
+                slot.iter().any(|room| domain(*room) == domain(stripe[at]))
+            };
+            let end = |at: usize| (done[at] as f64 + 0.5) / taken[at] as f64;
+            let open = (0..stripe.len()).filter(|at| done[*at] < taken[*at]);
+            let next =
+                open.min_by(|a, b| shares(*a).cmp(&shares(*b)).then(end(*a).total_cmp(&end(*b))));
+            let Some(next) = next else { break };
+            done[next] += 1;
+            order.push(stripe[next]);
+        }
+        // The last turns are followed by the first.
+        for _ in 1..self.copies {
+            let Some(last) = order.pop() else { break };
+            let at = (0..=order.len()).rev().find(|at| self.is_apart_at(&order, *at, last));
+            order.insert(at.unwrap_or(order.len()), last);
+        }
+        order
+    }
+
+    /// Returns whether a donor shares a domain with none of those with which it would be in one slot, if it were put
+    /// into a stripe there.
+    fn is_apart_at(&self, stripe: &[usize], at: usize, room: usize) -> bool {
+        let near = self.copies.saturating_sub(1).min(stripe.len());
+        let domain = |room: usize| self.rooms[room].domain;
+        let before = (1..=near).map(|back| stripe[(at + stripe.len() - back) % stripe.len()]);
+        let after = (0..near).map(|on| stripe[(at + on) % stripe.len()]);
+        before.chain(after).all(|other| domain(other) != domain(room))
+    }
+
+    /// Returns the rates of the donors of a stripe; a donor of unknown rate counts as a middling one. `None` where they
+    /// are unknown or all alike.
+    fn rates(&self, stripe: &[usize]) -> Option<Vec<f64>> {
+        let mut known: Vec<f64> = stripe.iter().filter_map(|room| self.rooms[*room].rate).collect();
+        known.sort_by(f64::total_cmp);
+        let (slowest, fastest) = (*known.first()?, *known.last()?);
+        if fastest < ALIKE * slowest {
+            return None;
+        }
+        let middling = known[known.len() / 2];
+        Some(stripe.iter().map(|room| self.rooms[*room].rate.unwrap_or(middling)).collect())
+    }
+
+    fn has_distinct_slots(&self, stripe: &[usize]) -> bool {
+        let at = |position: usize| stripe[position % stripe.len()];
+        (0..stripe.len()).all(|first| {
+            (1..self.copies.min(stripe.len()))
+                .all(|copy| (0..copy).all(|other| at(first + copy) != at(first + other)))
+        })
+    }
+
     /// Returns the most chunks for which there is room, those of other files that may come included.
     fn most_in_all(&self) -> u64 {
         let all: u128 = self.rooms.iter().map(|room| u128::from(room.chunks)).sum();
         let (mut most, mut too_many) = (self.left, (all / self.copies as u128) as u64 + 1);
         while most + 1 < too_many {
             let middle = most + (too_many - most) / 2;
-            match self.room_for(middle, &[], 0) >= self.slots(middle) {
+            match self.room_for(middle, &[]) >= self.slots(middle) {
                 true => most = middle,
                 false => too_many = middle,
             }
@@ -216,26 +304,35 @@ impl Fit {
 
     fn fits(&self, stripe: &[usize], chunks: u64, all: u64) -> bool {
         let rest = all - chunks;
-        stripe.iter().enumerate().all(|(position, room)| {
-            turns(position, stripe.len(), self.copies, chunks) <= self.rooms[*room].chunks
-        }) && (rest == 0 || self.room_for(rest, stripe, chunks) >= self.slots(rest))
+        let dealt = self.dealt(stripe, chunks);
+        dealt.iter().all(|(room, dealt)| *dealt <= self.rooms[*room].chunks)
+            && (rest == 0 || self.room_for(rest, &dealt) >= self.slots(rest))
     }
 
-    /// Returns how many copies of `rest` chunks find a donor, no two of one chunk on the same, after `stripe` took
-    /// `chunks`. All of them do if this is no less than [`Fit::slots`], by dealing them around.
-    fn room_for(&self, rest: u64, stripe: &[usize], chunks: u64) -> u128 {
+    /// Returns how many copies of `rest` chunks find a donor, no two of one chunk on the same, after donors were dealt
+    /// so much. All of them do if this is no less than [`Fit::slots`], by dealing them around.
+    fn room_for(&self, rest: u64, dealt: &[(usize, u64)]) -> u128 {
         let useful = |room: u64| u128::from(room.min(rest));
         let all: u128 = self.rooms.iter().map(|room| useful(room.chunks)).sum();
-        let taken: u128 = stripe
-            .iter()
-            .enumerate()
-            .map(|(position, room)| {
-                let before = self.rooms[*room].chunks;
-                let turns = turns(position, stripe.len(), self.copies, chunks);
-                useful(before) - useful(before.saturating_sub(turns))
-            })
-            .sum();
-        all - taken
+        let taken = dealt.iter().map(|(room, dealt)| {
+            let before = self.rooms[*room].chunks;
+            useful(before) - useful(before.saturating_sub(*dealt))
+        });
+        all - taken.sum::<u128>()
+    }
+
+    /// Returns the chunks that each donor of a stripe is dealt; a donor may stand in it several times.
+    fn dealt(&self, stripe: &[usize], chunks: u64) -> Vec<(usize, u64)> {
+        let width = stripe.len();
+        let turns = |(position, room)| (room, turns(position, width, self.copies, chunks));
+        let mut dealt: Vec<(usize, u64)> = stripe.iter().copied().enumerate().map(turns).collect();
+        dealt.sort_unstable();
+        dealt.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 += if same { next.1 } else { 0 };
+            same
+        });
+        dealt
     }
 
     fn slots(&self, chunks: u64) -> u128 {

@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MIB: u64 = 1 << 20;
 
+/// The rates of donors by their loads in [`pool`]: unknown, alike and very different.
+const RATES: [Option<f64>; 4] = [None, Some(1e8), Some(1.1e8), Some(3e6)];
+
 fn candidate(id: u32, free: u64) -> Candidate {
-    Candidate { donor: DonorId(id), free, load: 0.0, domain: id }
+    Candidate { donor: DonorId(id), free, load: 0.0, rate: None, domain: id }
 }
 
 fn frees(frees: &[u64]) -> Vec<Candidate> {
@@ -64,6 +67,7 @@ fn pool() -> impl Strategy<Value = Vec<Candidate>> {
                 donor: DonorId(id),
                 free: free * 10 + u64::from(load),
                 load: f32::from(load) / 4.0,
+                rate: RATES[usize::from(load)],
                 domain,
             })
             .collect()
@@ -134,8 +138,8 @@ proptest! {
         let Ok(plan) = plan(&pool, &request) else { return Ok(()) };
         let copies = request.copies.max(1);
         for section in &plan.sections {
-            prop_assert!(section.donors.len() as u32 <= request.width.max(copies));
-            prop_assert!(section.donors.len() as u32 >= copies);
+            let width = section.donors.iter().collect::<BTreeSet<_>>().len() as u32;
+            prop_assert!(width <= request.width.max(copies) && width >= copies);
         }
         prop_assert!(plan.sections.len() <= 3 * pool.len());
     }
@@ -332,4 +336,29 @@ fn a_thousand_donors_and_ten_million_chunks_take_few_sections() {
         let plan = plan(&pool, &request(bytes, 2048, 256, copies)).expect("it just fits");
         assert!(plan.chunks() > 3_000_000 && plan.sections.len() < 2000);
     }
+}
+
+#[test]
+fn shares_follow_rates_also_in_files_of_few_chunks_and_every_donor_stays_in_the_stripe() {
+    let rates = [30e6, 90e6, 90e6, 90e6];
+    let pool: Vec<Candidate> = (1..)
+        .zip(rates)
+        .map(|(id, rate)| Candidate { rate: Some(rate), ..candidate(id, 1 << 40) })
+        .collect();
+    for (chunks, copies) in [(20, 1), (100, 1), (1000, 1), (1000, 2)] {
+        let plan = plan(&pool, &request(chunks * MIB, MIB as u32, 4, copies)).expect("room");
+        assert_eq!(plan.donors().len(), 4);
+        let promised = plan.promised();
+        let of_slow = promised.get(&DonorId(1)).copied().unwrap_or(0) as f64 / MIB as f64;
+        let share = of_slow / (chunks * u64::from(copies)) as f64;
+        assert!((0.08..=0.12).contains(&share), "{chunks} chunks: {share}");
+    }
+    let alike: Vec<Candidate> =
+        (1..=4).map(|id| Candidate { rate: RATES[1], ..candidate(id, 1 << 40) }).collect();
+    let plan = plan(&alike, &request(8 * MIB, MIB as u32, 4, 1)).expect("room");
+    assert_eq!(
+        plan.sections[0].donors.len(),
+        4,
+        "measurements that differ by little are no reason"
+    );
 }

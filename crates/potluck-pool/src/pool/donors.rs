@@ -249,7 +249,7 @@ impl Pool {
             live: self.donors.is_live(id, now, &self.limits),
             load: registration.map_or(0.0, |registration| registration.load.score()),
             rates: donor.traffic.rates(now),
-            domain: self.domains()[&id],
+            domain: domains[&id],
             signer: self.donors.signer(id),
         })
     }
@@ -307,6 +307,7 @@ impl Pool {
                     donor: id,
                     free: self.free_in_chunks(id, chunk_size),
                     load: registration.load.score(),
+                    rate: donor.traffic.rates(now).written.map(|rate| rate as f64),
                     domain: self.domains()[&id],
                 })
             })
