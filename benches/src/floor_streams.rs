@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,9 +10,25 @@ use crate::floors::{accept_announced, connect};
 
 const PIECE: usize = 256 << 10;
 
-/// Sends `bytes` to each sink, and returns when each has confirmed that it has them all.
-pub fn send(bytes: u64, sinks: &[SocketAddr]) -> Result<()> {
-    with_each(sinks, |mut stream| {
+/// A stream: the bytes that it carries, and its other end, written `BYTES@ADDRESS`.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    bytes: u64,
+    address: SocketAddr,
+}
+
+impl FromStr for Part {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (bytes, address) = text.split_once('@').context("write BYTES@ADDRESS")?;
+        Ok(Self { bytes: bytes.parse()?, address: address.parse()? })
+    }
+}
+
+/// Sends to each sink, and returns when each has confirmed that it has all.
+pub fn send(sinks: &[Part]) -> Result<()> {
+    with_each(sinks, |mut stream, bytes| {
         write_zeros(&mut stream, bytes)?;
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut received = [0; 8];
@@ -21,9 +38,9 @@ pub fn send(bytes: u64, sinks: &[SocketAddr]) -> Result<()> {
     })
 }
 
-/// Receives `bytes` from each source.
-pub fn receive(bytes: u64, sources: &[SocketAddr]) -> Result<()> {
-    with_each(sources, |mut stream| {
+/// Receives from each source.
+pub fn receive(sources: &[Part]) -> Result<()> {
+    with_each(sources, |mut stream, bytes| {
         let received = read_all(&mut stream)?;
         ensure!(received == bytes, "received {received} of {bytes} bytes");
         Ok(())
@@ -43,14 +60,15 @@ pub fn source(at: IpAddr, bytes: u64) -> Result<()> {
     write_zeros(&mut accept_announced(at)?, bytes)
 }
 
-fn with_each(
-    addresses: &[SocketAddr],
-    work: impl Fn(TcpStream) -> Result<()> + Sync,
-) -> Result<()> {
-    let streams = addresses.iter().map(connect).collect::<Result<Vec<_>>>()?;
+fn with_each(parts: &[Part], work: impl Fn(TcpStream, u64) -> Result<()> + Sync) -> Result<()> {
+    let stream = |part: &Part| Ok((connect(&part.address)?, part.bytes));
+    let streams = parts.iter().map(stream).collect::<Result<Vec<_>>>()?;
+    let work = &work;
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            streams.into_iter().map(|stream| scope.spawn(|| work(stream))).collect();
+        let threads: Vec<_> = streams
+            .into_iter()
+            .map(|(stream, bytes)| scope.spawn(move || work(stream, bytes)))
+            .collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("no stream panics"))
     })
 }

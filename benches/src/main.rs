@@ -17,8 +17,8 @@ mod floor_runs;
 mod floor_streams;
 mod floors;
 mod interrupt;
+mod lab;
 mod library;
-mod links;
 mod machine;
 mod measure;
 mod mounted;
@@ -50,6 +50,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use floor_runs::{Floor, Floors};
+use floor_streams::Part;
 use mounted::FuseFloor;
 use plan::{Plan, Work};
 use report::Row;
@@ -68,6 +69,8 @@ enum Verb {
     Run(Run),
     /// Measure the floors alone; needs no product
     Floors(FloorsOnly),
+    /// Measure figures of the papers on machines with links of their own; takes root
+    Lab(LabRun),
     /// One end of a floor, or a program that is measured
     #[command(hide = true)]
     Floor {
@@ -118,6 +121,27 @@ struct Run {
 }
 
 #[derive(Args)]
+struct LabRun {
+    /// The product's program [default: `potluck` beside this one]
+    #[arg(long)]
+    potluck: Option<PathBuf>,
+    /// Only these figures
+    #[arg(long, value_enum, value_delimiter = ',')]
+    figure: Vec<lab::Figure>,
+    /// One setting of each figure, one round of a second: to see that all works, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// How long the links take for each file
+    #[arg(long, default_value_t = 6)]
+    seconds: u64,
+    /// Where pictures (SVG) and tables (CSV) are written
+    #[arg(long, default_value = "docs/figures", value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
 struct FloorsOnly {
     /// Bytes per read and write, to compare: a list
     #[arg(long, value_delimiter = ',', default_value = "1MiB")]
@@ -152,8 +176,8 @@ enum Program {
     PutEcSource { file: PathBuf, sinks: Vec<SocketAddr> },
     GetSource { file: PathBuf },
     GetSink { source: SocketAddr, length: u64 },
-    StreamsSend { bytes: u64, sinks: Vec<SocketAddr> },
-    StreamsReceive { bytes: u64, sources: Vec<SocketAddr> },
+    StreamsSend { sinks: Vec<Part> },
+    StreamsReceive { sources: Vec<Part> },
     StreamSink { at: IpAddr },
     StreamSource { at: IpAddr, bytes: u64 },
     EchoSource { at: IpAddr, file: PathBuf },
@@ -167,6 +191,7 @@ enum Program {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Verb::Run(run) => compare(run),
+        Verb::Lab(run) => measure_lab(run),
         Verb::Floors(only) => measure_floors(only),
         Verb::Floor { piece, program } => floor(program, piece).map(|()| false),
     };
@@ -182,13 +207,8 @@ fn main() -> ExitCode {
 /// Measures all that is asked for, prints the rows, and returns whether a target was missed.
 fn compare(run: Run) -> Result<bool> {
     interrupt::catch();
-    let potluck = match run.potluck {
-        Some(path) => path,
-        None => std::env::current_exe()?.with_file_name("potluck"),
-    };
     let mut plan = Plan {
-        // Daemons run in a directory of their own, so these paths must be absolute.
-        potluck: std::path::absolute(potluck)?,
+        potluck: product(run.potluck)?,
         against: run.against.map(std::path::absolute).transpose()?,
         only: run.only,
         rounds: run.common.rounds as usize,
@@ -226,6 +246,28 @@ fn compare(run: Run) -> Result<bool> {
     let rows = report::rows(&plan, &outcome);
     print(&run.common, &rows)?;
     Ok(rows.iter().any(Row::missed))
+}
+
+/// Returns the path of the product's program. Daemons run in a directory of their own, so it is absolute.
+fn product(named: Option<PathBuf>) -> Result<PathBuf> {
+    let beside = || Ok(std::env::current_exe()?.with_file_name("potluck"));
+    Ok(std::path::absolute(named.map_or_else(beside, anyhow::Ok)?)?)
+}
+
+fn measure_lab(run: LabRun) -> Result<bool> {
+    interrupt::catch();
+    let options = lab::Options {
+        potluck: product(run.potluck)?,
+        figures: run.figure,
+        rounds: if run.quick { 1 } else { run.common.rounds as usize },
+        seconds: if run.quick { 1 } else { run.seconds },
+        quick: run.quick,
+        out: run.out,
+    };
+    let dir = temporary(&run.common.dir)?;
+    let rows = lab::run(&options, dir.path())?;
+    print(&run.common, &rows)?;
+    Ok(!run.quick && rows.iter().any(Row::missed))
 }
 
 fn measure_floors(only: FloorsOnly) -> Result<bool> {
@@ -292,8 +334,8 @@ fn floor(program: Program, piece: usize) -> Result<()> {
         Program::PutEcSource { file, sinks } => floor_ec::put_source(&file, &sinks),
         Program::GetSource { file } => floors::get_source(&file),
         Program::GetSink { source, length } => floors::get_sink(&source, length, piece),
-        Program::StreamsSend { bytes, sinks } => floor_streams::send(bytes, &sinks),
-        Program::StreamsReceive { bytes, sources } => floor_streams::receive(bytes, &sources),
+        Program::StreamsSend { sinks } => floor_streams::send(&sinks),
+        Program::StreamsReceive { sources } => floor_streams::receive(&sources),
         Program::StreamSink { at } => floor_streams::sink(at),
         Program::StreamSource { at, bytes } => floor_streams::source(at, bytes),
         Program::EchoSource { at, file } => floor_echo::source(at, &file),

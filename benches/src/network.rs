@@ -14,10 +14,11 @@ use crate::measure;
 
 /// The rates of the members' links, in megabits a second. Nothing limits the manager's, which carries no data of
 /// files.
-#[derive(Clone, Copy, Debug)]
-pub struct Rates {
+#[derive(Clone, Debug)]
+pub struct Links {
     pub client: u64,
-    pub donor: u64,
+    /// The rate of each donor's link.
+    pub donors: Vec<u64>,
 }
 
 /// The machine of a member of a pool.
@@ -52,9 +53,8 @@ pub fn missing() -> Option<String> {
 }
 
 impl Network {
-    /// Makes a network of this many donors, a manager and a client. Without `rates`, links are as fast as this
-    /// machine.
-    pub fn new(donors: usize, rates: Option<Rates>) -> Result<Self> {
+    /// Makes a network of this many donors, a manager and a client. Without `links`, they are as fast as this machine.
+    pub fn new(donors: usize, links: Option<&Links>) -> Result<Self> {
         let switch = Namespace::new()?;
         switch.run("ip link add br0 type bridge && ip link set br0 up")?;
         let network = Self {
@@ -63,10 +63,11 @@ impl Network {
             manager: Namespace::new()?,
             donors: (0..donors).map(|_| Namespace::new()).collect::<Result<_>>()?,
         };
-        network.link(Host::Client, rates.map(|rates| rates.client))?;
+        network.link(Host::Client, links.map(|links| links.client))?;
         network.link(Host::Manager, None)?;
-        let rate = rates.map(|rates| rates.donor);
-        (0..donors).try_for_each(|number| network.link(Host::Donor(number), rate))?;
+        for number in 0..donors {
+            network.link(Host::Donor(number), links.map(|links| links.donors[number]))?;
+        }
         Ok(network)
     }
 

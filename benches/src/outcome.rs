@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::links::Linked;
 use crate::measure::Cost;
 use crate::plan::Work;
 
@@ -35,5 +34,4 @@ pub enum Limit {
 pub struct Outcome {
     pub pairs: BTreeMap<Work, Vec<Pair>>,
     pub figures: Vec<Figure>,
-    pub linked: Vec<Linked>,
 }

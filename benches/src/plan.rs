@@ -28,8 +28,6 @@ pub enum Work {
     Big,
     /// A donor of four dies, and what it held is made again.
     Repair,
-    /// Donors and a client on slower links than loopback.
-    Links,
     /// Reads at random places of an open file.
     RandomReads,
     /// Listing and asking in a pool of very many files.
@@ -83,13 +81,12 @@ impl Plan {
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
             use Work::{
-                Checkpoint, Comeback, Crowd, Links, Mount, Names, RandomReads, Removal, Repair,
-                Rewrite, Scale, Shared, WriteProtocols,
+                Checkpoint, Comeback, Crowd, Mount, Names, RandomReads, Removal, Repair, Rewrite,
+                Scale, Shared, WriteProtocols,
             };
             matches!(
                 work,
                 Repair
-                    | Links
                     | RandomReads
                     | Names
                     | Comeback

@@ -7,9 +7,8 @@ use serde::Serialize;
 
 use crate::contests::{CONTESTS, Contest};
 use crate::floor_runs::Floor;
-use crate::links::{self, Linked};
 use crate::measure::Cost;
-use crate::outcome::{Limit, Outcome, Pair};
+use crate::outcome::{Figure, Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan};
 
 /// The most that a work may take, as a multiple of the other program's time: two medians of one program differ as
@@ -138,43 +137,24 @@ pub fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Row> {
     let floors = floors.iter().map(|(floor, costs)| {
         floor_row(*floor, floor.name().to_owned(), costs, bytes_of(*floor, plan))
     });
-    let figures = outcome.figures.iter().map(|figure| {
-        let (target, met) = match figure.limit {
-            Limit::AtMost(most) => (Some(most), Some(figure.value <= most)),
-            Limit::AtLeast(least) => (Some(least), Some(figure.value >= least)),
-            Limit::None => (None, None),
-        };
-        Row::Value(Value {
-            work: figure.work.clone(),
-            value: figure.value,
-            unit: figure.unit,
-            target,
-            met,
-            at_least: matches!(figure.limit, Limit::AtLeast(_)),
-        })
-    });
-    let linked = outcome.linked.iter().map(linked_row);
-    floors.chain(contests).chain(figures).chain(linked).collect()
+    let figures = outcome.figures.iter().map(figure_row);
+    floors.chain(contests).chain(figures).collect()
 }
 
-/// Returns the row of a transfer over links, against plain streams.
-fn linked_row(linked: &Linked) -> Row {
-    let Linked { work, bytes, pairs } = linked;
-    let floors: Vec<_> = pairs.iter().map(|pair| pair.floor).collect();
-    let products: Vec<_> = pairs.iter().map(|pair| pair.product).collect();
-    let ratio = wall(&products) / wall(&floors);
-    let target = 1.0 / links::LEAST;
-    Row::Speed(Speed {
-        work: work.clone(),
-        measure: "wall",
-        mib_s: rate(wall(&products), *bytes),
-        cpu_s_per_gib: per_gib(cpu(&products), *bytes),
-        floor_name: "plain streams",
-        floor: rate(wall(&floors), *bytes),
-        ratio: Some(ratio),
-        spread: Some(spread(pairs, |cost| cost.wall)),
-        target: Some(target),
-        met: Some(ratio <= target),
+/// Returns the row of a figure.
+pub fn figure_row(figure: &Figure) -> Row {
+    let (target, met) = match figure.limit {
+        Limit::AtMost(most) => (Some(most), Some(figure.value <= most)),
+        Limit::AtLeast(least) => (Some(least), Some(figure.value >= least)),
+        Limit::None => (None, None),
+    };
+    Row::Value(Value {
+        work: figure.work.clone(),
+        value: figure.value,
+        unit: figure.unit,
+        target,
+        met,
+        at_least: matches!(figure.limit, Limit::AtLeast(_)),
     })
 }
 

@@ -15,7 +15,6 @@ use crate::contests::CONTESTS;
 use crate::crowd;
 use crate::floor_runs::Floors;
 use crate::interrupt;
-use crate::links;
 use crate::machine;
 use crate::measure::{self, Cost, Finished};
 use crate::mounts;
@@ -89,9 +88,6 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
         if plan.wants_pool() { run_in_pool(plan, dir, floors)? } else { Outcome::default() };
     if plan.wants(Work::Repair) {
         outcome.figures.extend(repair::run(plan, dir)?);
-    }
-    if plan.wants(Work::Links) {
-        outcome.linked = links::run(plan, dir)?;
     }
     if plan.wants(Work::RandomReads) {
         outcome.figures.extend(random_reads::run(plan, dir)?);

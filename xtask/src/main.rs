@@ -46,6 +46,12 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Build in release mode and measure figures of the papers on machines with links of their own (as root)
+    Lab {
+        /// Passed on to `potluck-bench lab`: `--figure`, `--rounds`, `--quick` and more
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Make what people install: a Debian package and a Python wheel
     Package(package::Options),
     /// Feed every decoder with what mutation makes of what encoders write, guided by coverage
@@ -71,6 +77,7 @@ fn main() -> Result<ExitCode> {
             Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Verb::Bench { args } => bench::run(&args),
+        Verb::Lab { args } => bench::lab(&args),
         Verb::Package(options) => package::run(&options).map(|()| ExitCode::SUCCESS),
         Verb::Fuzz(options) => fuzz::run(&options),
         Verb::Torture(options) => torture::run(&options),

@@ -12,7 +12,7 @@ use crate::content;
 use crate::machine;
 use crate::measure;
 use crate::mounted::{self, Mounted};
-use crate::network::{self, Network, Rates};
+use crate::network::{self, Links, Network};
 use crate::outcome::Figure;
 use crate::picture::{Panel, Picture, Sample};
 use crate::plan::Plan;
@@ -31,7 +31,8 @@ const WINDOWS: [&str; 3] = ["8MiB", "32MiB", "128MiB"];
 const TEMPORARIES: [&str; 3] = ["16MiB", "64MiB", "128MiB"];
 /// The links of the paper's second testbed. At most `OVER_LINKS` bytes are written over them, for which one donor
 /// takes more than 20 s.
-const RATES: Rates = Rates { client: 1000, donor: 100 };
+const CLIENT: u64 = 1000;
+const DONOR: u64 = 100;
 const OVER_LINKS: u64 = 256 << 20;
 
 /// Measures all figures. Returns none if this machine cannot mount; prints what is left out and why.
@@ -145,7 +146,9 @@ impl Bench<'_> {
     fn links(&mut self) -> Result<Picture> {
         let settings = WIDTHS.map(|width| width.to_string()).to_vec();
         let mut panel = Panel::new("Figure 7: donors on 100 Mb/s", "donors", "MiB/s", settings);
-        let network = Arc::new(Network::new(WIDTHS[WIDTHS.len() - 1], Some(RATES))?);
+        let most = WIDTHS[WIDTHS.len() - 1];
+        let links = Links { client: CLIENT, donors: vec![DONOR; most] };
+        let network = Arc::new(Network::new(most, Some(&links))?);
         let whole = self.memory.bytes.len();
         self.memory.bytes.truncate(whole.min(OVER_LINKS as usize));
         for (setting, width) in WIDTHS.into_iter().enumerate() {

@@ -249,7 +249,7 @@ impl Pool {
             live: self.donors.is_live(id, now, &self.limits),
             load: registration.map_or(0.0, |registration| registration.load.score()),
             rates: donor.traffic.rates(now),
-            domain: domains[&id],
+            domain: self.domains()[&id],
             signer: self.donors.signer(id),
         })
     }
