@@ -92,10 +92,9 @@ impl Donors {
             };
             let told = access.rates.of(self.direction).map(|rate| rate as f64);
             let expected = self.traffic.rate(donor, self.direction).or(told);
-            known.insert(
-                donor,
-                Known { access: Arc::new(access), since, is_discarded: false, link },
-            );
+            let access = Arc::new(access);
+            self.traffic.learn(&access);
+            known.insert(donor, Known { access, since, is_discarded: false, link });
             self.rates(|rates| {
                 rates.entry(donor).or_insert_with(|| RateEstimate::expecting(expected));
             });

@@ -81,6 +81,7 @@ pub use get::{
     ByteRange, CheckedFile, GetOptions, GetReport, cat, check_file, check_tree, get_file, get_link,
     get_tree,
 };
+pub use measured_traffic::SeenDonor;
 pub use pending_links::PendingLinks;
 pub use pool::Pool;
 pub use progress::{Progress, Quiet};

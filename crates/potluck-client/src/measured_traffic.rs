@@ -5,7 +5,7 @@ use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::ids::DonorId;
 use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::traffic::{BothWays, Direction, Traffic, TrafficCount};
-use potluck_wire::control::{DonorTraffic, MOST_TOLD};
+use potluck_wire::control::{DonorAccess, DonorTraffic, MOST_TOLD};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +17,17 @@ const WORTH_TELLING: u64 = 4 << 20;
 pub(crate) struct MeasuredTraffic {
     clock: SharedClock,
     donors: Arc<Mutex<BTreeMap<DonorId, BothWays<Measured>>>>,
+    /// The donors as the manager told of them last.
+    told: Arc<Mutex<BTreeMap<DonorId, Arc<DonorAccess>>>>,
+}
+
+/// The traffic of a client with one donor.
+#[derive(Debug, Clone)]
+pub struct SeenDonor {
+    /// The donor as the manager told of it last.
+    pub access: Arc<DonorAccess>,
+    /// The traffic with it since the client was made.
+    pub traffic: BothWays<Traffic>,
 }
 
 /// The traffic of one direction with one donor.
@@ -41,7 +52,7 @@ pub(crate) struct Request {
 impl MeasuredTraffic {
     /// Makes a record without traffic.
     pub fn new(clock: SharedClock) -> Self {
-        Self { clock, donors: Arc::default() }
+        Self { clock, donors: Arc::default(), told: Arc::default() }
     }
 
     /// Notes that a request for `bytes` goes to a donor now.
@@ -58,6 +69,26 @@ impl MeasuredTraffic {
     pub fn rate(&self, donor: DonorId, direction: Direction) -> Option<f64> {
         let donors = self.donors.lock().expect("no holder panics");
         donors.get(&donor)?.of(direction).estimate.rate()
+    }
+
+    /// Notes what the manager tells of a donor.
+    pub fn learn(&self, access: &Arc<DonorAccess>) {
+        let mut told = self.told.lock().expect("no holder panics");
+        told.insert(access.donor, Arc::clone(access));
+    }
+
+    /// Returns the donors with which there was traffic.
+    pub fn seen(&self) -> Vec<SeenDonor> {
+        let now = self.clock.now();
+        let told = self.told.lock().expect("no holder panics").clone();
+        let mut donors = self.donors.lock().expect("no holder panics");
+        let seen = donors.iter_mut().filter_map(|(donor, measured)| {
+            let (read, written) =
+                (measured.read.count.total(now), measured.written.count.total(now));
+            let access = Arc::clone(told.get(donor)?);
+            Some(SeenDonor { access, traffic: BothWays { read, written } })
+        });
+        seen.collect()
     }
 
     /// Takes what the manager was not told yet. What is taken counts as told.

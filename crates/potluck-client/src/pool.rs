@@ -5,7 +5,7 @@ use crate::chunk_cache::ChunkCache;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
 use crate::leases::OpenLeases;
-use crate::measured_traffic::MeasuredTraffic;
+use crate::measured_traffic::{MeasuredTraffic, SeenDonor};
 use crate::progress::{Progress, Quiet};
 use crate::retry_limits::RetryLimits;
 use crate::source::Cutter;
@@ -244,6 +244,11 @@ impl Pool {
             while background.try_join_next().is_some() {}
             background.spawn_on(work, &runtime);
         }
+    }
+
+    /// Returns the donors with which this client, or any that shares its state, had traffic.
+    pub fn seen_donors(&self) -> Vec<SeenDonor> {
+        self.traffic.seen()
     }
 
     /// Waits at most two seconds until the work in the background is done, and the manager was told of the traffic.

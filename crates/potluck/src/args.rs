@@ -28,7 +28,8 @@ pub use donors::{
     NodesArgs, NodesLsArgs,
 };
 pub use files::{
-    CatArgs, CpArgs, DuArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs, TreeArgs,
+    CatArgs, CpArgs, DuArgs, ExplainAction, ExplainArgs, HashArgs, LsArgs, MkdirArgs, MvArgs,
+    RmArgs, StatArgs, TreeArgs,
 };
 pub use groups::{all_commands, meant};
 pub use history::{
@@ -199,6 +200,11 @@ pub enum Command {
         after_help = "Examples:\n  potluck stat pot://lab/data.tar\n  potluck stat pot://lab/data.tar --chunks     (who holds which chunk)"
     )]
     Stat(StatArgs),
+    /// Say from which donors a file is read, or was copied, how fast each is, and what limits the rate
+    #[command(
+        after_help = "Examples:\n  potluck explain pot://lab/data.tar                (a read that would begin now)\n  potluck explain cp data.tar pot://lab/          (copies, and says how that went)"
+    )]
+    Explain(ExplainArgs),
     /// Write files, or a part of each, to standard output
     #[command(
         after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)\n  potluck cat pot://lab/notes.txt --version-id 17   (an old version)"

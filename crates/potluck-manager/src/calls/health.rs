@@ -2,8 +2,8 @@
 
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_pool::Pool;
 use potluck_pool::redundancy::{Layout, LayoutChunk};
+use potluck_pool::{DonorContact, Pool};
 use potluck_wire::control::{DonorState, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ fn holders(piece: &LayoutChunk) -> impl Iterator<Item = DonorId> {
 pub fn shares(pool: &Pool, layout: &Layout, now: Tick) -> Vec<Share> {
     let everybody: BTreeSet<DonorId> = layout.pieces.iter().flat_map(holders).collect();
     let empty = |donor| {
-        let name = pool.contact(donor, now)?.name;
+        let DonorContact { name, rates, load, .. } = pool.contact(donor, now)?;
         let state = pool.donor_state(donor, now);
-        Some((donor, Share { donor, name, state, chunks: 0, bytes: 0 }))
+        Some((donor, Share { donor, name, state, chunks: 0, bytes: 0, rates, load }))
     };
     let mut shares: BTreeMap<DonorId, Share> = everybody.into_iter().filter_map(empty).collect();
     for piece in &layout.pieces {

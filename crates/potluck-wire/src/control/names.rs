@@ -13,6 +13,7 @@ use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy, SeriesRule};
+use potluck_core::traffic::BothWays;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -339,6 +340,12 @@ pub struct Share {
     pub chunks: u64,
     /// The size of these chunks in stored bytes.
     pub bytes: u64,
+    /// The donor's rates in bytes a second, as the pool knows them.
+    #[serde(default)]
+    pub rates: BothWays<Option<u64>>,
+    /// The donor's load as a score from 0 (idle) to 1 ([`potluck_core::load::Load::score`]).
+    #[serde(default)]
+    pub load: f32,
 }
 
 /// Makes a directory at a path.

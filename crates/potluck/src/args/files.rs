@@ -104,6 +104,23 @@ pub struct StatArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct ExplainArgs {
+    /// pot://SPACE/PATH of a file
+    #[arg(required = true)]
+    pub path: Option<PoolPath>,
+    #[command(subcommand)]
+    pub action: Option<ExplainAction>,
+}
+
+/// A command that is carried out and explained.
+#[derive(Debug, clap::Subcommand)]
+pub enum ExplainAction {
+    /// Copy files as `potluck cp` does, and say which donors took part and what limited the rate
+    Cp(Box<CpArgs>),
+}
+
+#[derive(Debug, clap::Args)]
 pub struct CatArgs {
     /// pot://SPACE/PATH, one after the other. In the last name * and ? match several, in quotes
     #[arg(required = true)]

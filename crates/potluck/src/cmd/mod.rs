@@ -12,6 +12,7 @@ mod donors;
 mod drain;
 mod du;
 mod ending;
+mod explain;
 mod find_manager;
 mod fsck;
 mod gc;
@@ -228,6 +229,7 @@ async fn with_client(
         Command::Cat(args) => cat::run(args, client, output).await,
         Command::Ls(args) => ls::run(args, client, output).await,
         Command::Stat(args) => stat::run(args, client, output).await,
+        Command::Explain(args) => explain::run(args, client, output, shown).await,
         Command::Mv(args) => mv::run(args, client, output).await,
         Command::Rm(args) => rm::run(args, client, output).await,
         Command::Versions(args) => versions::run(args, client, output).await,
