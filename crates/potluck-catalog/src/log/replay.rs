@@ -76,7 +76,7 @@ impl Replay {
     }
 
     fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
-        self.settle(&record);
+        self.settle(db, &record)?;
         match record {
             Record::Page { version, page } => {
                 self.pages.entry(version).or_default().push(page.0);
@@ -244,31 +244,49 @@ impl Replay {
     }
 
     /// Forgets the passed files of which a record tells what became of them.
-    fn settle(&mut self, record: &Record) {
+    fn settle(&mut self, db: &Tx, record: &Record) -> Result<(), Error> {
         match record {
             Record::SpaceRemoved { name } => self.passed.retain(|path| path.space() != name),
-            Record::Link { path, .. } | Record::File { path, .. } | Record::Removed { path } => {
-                self.settled(path);
-            }
-            Record::Moved { from, .. } | Record::Kept(KeptEntry { from: Some(from), .. }) => {
+            Record::Link { path, .. }
+            | Record::File { path, .. }
+            | Record::Removed { path }
+            | Record::Kept(KeptEntry { from: Some(path), .. }) => self.settled(path),
+            Record::Moved { from, to } => {
                 self.settled(from);
+                self.settled(to);
             }
             Record::Published { from, to, style, .. } => {
-                self.settled(from);
-                if *style == CommitStyle::Replace {
+                if *style == CommitStyle::Merge {
+                    for path in self.passed_in(to) {
+                        let names = path.names()[to.names().len()..].iter().map(String::as_str);
+                        let staged = from.join_all(names);
+                        if let Ok(staged) = staged
+                            && (self.passed.contains(&staged)
+                                || entries::resolve(db, &staged)?.is_some())
+                        {
+                            self.passed.remove(&path);
+                        }
+                    }
+                } else {
                     self.settled(to);
                 }
+                self.settled(from);
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// Forgets the passed files at and below `path`.
     fn settled(&mut self, path: &PoolPath) {
-        let below = self.passed.range(path..).take_while(|passed| passed.is_inside(path));
-        for passed in below.cloned().collect::<Vec<_>>() {
+        for passed in self.passed_in(path) {
             self.passed.remove(&passed);
         }
+    }
+
+    fn passed_in(&self, path: &PoolPath) -> Vec<PoolPath> {
+        let below = self.passed.range(path..).take_while(|passed| passed.is_inside(path));
+        below.cloned().collect()
     }
 
     /// Ends the replay. Returns the number of records that did not fit or are missing.

@@ -358,15 +358,12 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let leaving = LeavingEntry { dir: parent, path, place: &place, removed: true };
     let retention = keeping::retention(db, path, when)?;
     let kept = keeping::keep(db, &leaving, retention, when)?;
-    // What was removed under this name before stays where there is a trash, also if this entry is not kept because
-    // nothing is in it. If only a snapshot keeps the entry, nothing else is kept under its name either.
-    let is_final = retention.removed.is_none();
     if !kept {
         apply::write_at(db, Record::Removed { path: path.clone() }, when.pool_ms)?;
     }
-    if !kept || is_final {
-        keeping::forget_name(db, path, is_final, when)?;
-    }
+    // What was removed under this name before stays where there is a trash. If only a snapshot keeps the entry, nothing
+    // else is kept under its name either.
+    keeping::forget_name(db, path, retention.removed.is_none(), when)?;
     touched(db, &above, FileTime::of_ms(when.wall_ms))
 }
 

@@ -1,16 +1,17 @@
 //! Tests that a catalog which was exported and replayed is equal to the original.
 
 mod checkpoints;
-mod history;
 mod holes;
 mod positions;
+mod random_changes;
 mod reservations;
 mod sealing_again;
 
 use crate::engine::{self, Database};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
+use crate::history::{kept_rows, snapshots};
 use crate::log::{
-    apply, changes,
+    changes,
     export::{self, CatalogSnapshot},
     log_position::{Advance, LogCopy, Position},
     records::Record,
@@ -23,31 +24,23 @@ use crate::names::{
     entries::{self, DirId, EntryPlace},
     walk::{Walk, What},
 };
-use crate::operations::names::{self, attributes, directories, links};
+use crate::operations::names::{self, directories};
 use crate::operations::{self, GroupEdit, members::NewMember, upkeep::reaping};
-use crate::policies::{conversions, policy_changes};
-use crate::pool_records::{
-    donors, meta, notes, sessions,
-    spaces::{self, NewSpace},
-    stored_donor::{Goal, StoredDonor},
-};
+use crate::pool_records::{donors, meta, notes, sessions, spaces};
 use crate::sql::{Tx, params};
 use crate::versions::{commit::PreparedFile, parts};
 use crate::when::{WhatIsKept, When};
 use crate::{Durability, Error, versions};
 use positions::position;
-use potluck_core::attributes::{
-    AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
-};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{DonorId, MemberId, SpaceId, VersionId};
+use potluck_core::ids::{MemberId, SnapshotId, VersionId};
 use potluck_core::kept_place::is_reserved;
-use potluck_core::policy::{Override, Policy, Redundancy};
-use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::policy::Policy;
 use potluck_core::recipe::PART_CHUNKS;
-use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
+use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_core::seal::SpaceKey;
-use potluck_wire::control::{Condition, NewLink};
+use potluck_wire::control::Condition;
 use potluck_wire::token::Role;
 use tempfile::TempDir;
 
@@ -85,13 +78,6 @@ impl Target {
     }
 }
 
-fn noting(db: &Tx) -> impl Fn(&str, Option<&str>) {
-    move |key, value| {
-        let value = value.map(String::from);
-        apply::write(db, Record::Note { key: key.into(), value }).expect("noted");
-    }
-}
-
 /// Exports all changes after the row `after`, in pages of 1000 rows as a copy of the log does that has fallen behind.
 fn changes_after(db: &Tx, mut after: i64) -> Vec<Record> {
     let mut records = Vec::new();
@@ -125,6 +111,8 @@ fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
 /// sums.
 fn told(db: &Tx) -> Vec<String> {
     let mut told = Vec::new();
+    let taken = snapshots::all(db).expect("snapshots").into_iter();
+    let taken: Vec<SnapshotId> = taken.map(|taken| taken.number).collect();
     for space in spaces::all(db).expect("spaces") {
         let key = space.keys.clone();
         let (sums, maker) = (space.sums, space.made_by);
@@ -136,8 +124,8 @@ fn told(db: &Tx) -> Vec<String> {
         while let Some(item) = walk.next_item().expect("read") {
             // Snapshots show neither what is kept nor other snapshots.
             let is_shown = !item.path.split('/').any(is_reserved);
-            let since = if is_shown { item.since.0.max(1) } else { 0 };
-            let at = format!("{}/{} {since} {}", space.name, item.path, item.pinned);
+            let since = taken.iter().find(|number| is_shown && **number >= item.since);
+            let at = format!("{}/{} {since:?} {}", space.name, item.path, item.pinned);
             match item.what {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
@@ -168,7 +156,7 @@ fn told(db: &Tx) -> Vec<String> {
             }
         }
     }
-    told.extend(history::told(db));
+    told.extend(told_of_history(db));
     told.push(format!("{:?}", groups::all(db).expect("groups")));
     told.push(format!("{:?}", quotas::all(db).expect("quotas")));
     told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
@@ -186,6 +174,29 @@ fn told(db: &Tx) -> Vec<String> {
     told
 }
 
+/// Returns the rows of kept entries and the snapshots with their entries, as text.
+fn told_of_history(db: &Tx) -> Vec<String> {
+    let mut told = Vec::new();
+    for number in 0..1000 {
+        let Some(row) = kept_rows::get(db, VersionId(number)).expect("read") else { continue };
+        let dir = entries::path_of(db, row.dir).expect("read");
+        told.push(format!("{dir:?} {:?}", kept_rows::HistoryRow { dir: DirId::ROOT, ..row }));
+    }
+    for taken in snapshots::all(db).expect("read") {
+        told.push(format!("{taken:?}"));
+        let at = entries::existing_dir(db, &taken.at).expect("there");
+        let mut walk = Walk::new(db, at, true, None).expect("a walk");
+        while let Some(item) = walk.next_item().expect("read") {
+            told.push(match item.what {
+                What::File(version) => format!("{} {:?}", item.path, version.id),
+                What::Link(target) => format!("{} {target} {:?}", item.path, item.attributes),
+                What::Dir(_) => item.path,
+            });
+        }
+    }
+    told
+}
+
 fn member(db: &Tx, name: &str) -> StoredMember {
     let (joined_wall_ms, invited_by) = (1_700_000_000_000, Some(MemberId(1)));
     let new = NewMember { role: Role::Donor, name, joined_wall_ms, invited_by };
@@ -198,248 +209,6 @@ fn small(at: &str, content: &[u8]) -> PreparedFile {
     file.version.inline = true;
     file.inline = Some(content.to_vec());
     file
-}
-
-/// Returns steps that together make every kind of change.
-fn steps() -> Vec<fn(&mut Fixture)> {
-    fn remove(fixture: &Fixture, at: &str) {
-        names::remove(&fixture.db, &path(at), true, WHEN).expect("removed");
-        while reaping::reap(&fixture.db, 10, 0, 0).expect("reaped") {}
-    }
-    fn moved(fixture: &Fixture, from: &str, to: &str) {
-        names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
-    }
-    fn link(fixture: &Fixture, at: &str, leads_to: &str) {
-        let target = leads_to.to_owned().try_into().expect("a target");
-        let new = [NewLink { path: path(at), target, mtime: Some(FileTime(11)), owner: None }];
-        let refused = links::make_all(&fixture.db, &new, true, Condition::Always, WHEN);
-        assert_eq!(refused.expect("made"), []);
-    }
-    fn set(fixture: &Fixture, at: &str, mtime: i64, mode: u32) {
-        let (mtime, permissions) = (Some(FileTime(mtime)), Some(Permissions::of_mode(mode)));
-        let owner = Some(FileOwner { uid: mode, gid: 7 });
-        let new = AttributesToSet { mtime, permissions, owner, ..AttributesToSet::default() };
-        attributes::set_attributes(&fixture.db, &path(at), None, new).expect("set");
-    }
-    let mut steps: Vec<fn(&mut Fixture)> = vec![
-        |f| {
-            f.put(file("pot://lab/a/one", &[1, 2, 2], &[1]));
-        },
-        |f| {
-            f.put(small("pot://lab/a/inline", b"small"));
-        },
-        |f| {
-            let chunks: &[(u64, &[u32])] = &[(3, &[1]), (4, &[2]), (11, &[3])];
-            f.put(coded("pot://lab/coded", "2+1", 2, chunks));
-        },
-        |f| {
-            directories::make_dir(&f.db, &path("pot://lab/b/c"), true, MADE).expect("made");
-        },
-        |f| {
-            f.put(file("pot://lab/a/one", &[2, 5], &[1])); // replaces
-        },
-        |f| {
-            set(f, "pot://lab/a/one", 1_700_000_000_123_456_789, 0o400);
-            set(f, "pot://lab/b/c", -5, 0o750);
-            set(f, "pot://lab", 77, 0o700);
-        },
-        |f| moved(f, "pot://lab/a/one", "pot://lab/b/c/two"),
-        |f| moved(f, "pot://lab/b", "pot://lab/d"),
-        |f| {
-            f.put(file("pot://lab/a/one", &[6], &[1]));
-            f.put(file("pot://lab/a/three", &[7], &[1]));
-            // This file is replaced before the log was drained, and then takes the place of another.
-            f.put(file("pot://lab/a/one", &[8], &[1]));
-            moved(f, "pot://lab/a/one", "pot://lab/a/three");
-            f.put(file("pot://lab/a/three", &[9], &[1]));
-        },
-        |f| {
-            let over = Override { copies: Some(3), ..Override::default() };
-            policy_changes::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
-            set(f, "pot://lab/d/c", 8, 0o711);
-            set(f, "pot://lab/d/c/two", 9, 0o711);
-            moved(f, "pot://lab/d/c", "pot://lab/e");
-            set(f, "pot://lab/e/two", 10, 0o100);
-        },
-        |f| {
-            let key = SpaceKey::from_bytes([7; 32]);
-            let policy = Policy::default();
-            operations::spaces::create(
-                &f.db,
-                &new_space("other", policy.clone(), Some(key.clone())),
-                0,
-            )
-            .expect("a space");
-            operations::spaces::create(&f.db, &new_space("third", policy.clone(), None), 0)
-                .expect("a space");
-            directories::make_dir(&f.db, &path("pot://third/x"), false, MADE).expect("made");
-            operations::spaces::remove(&f.db, "third", true).expect("removed");
-            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
-            let over = Override { copies: Some(2), ..Override::default() };
-            policy_changes::set(&f.db, &path("pot://other"), &over).expect("set");
-        },
-        |f| {
-            let joined = member(&f.db, "donor-1");
-            member(&f.db, "donor-2");
-            members::seen(&f.db, &[(joined.id, 1_700_000_000_001)]).expect("seen");
-            operations::members::revoke(&f.db, joined.id).expect("revoked");
-        },
-        |f| {
-            let [ada, bert] = ["ada", "bert"].map(|name| member(&f.db, name).id);
-            operations::grants::edit(&f.db, "students", &GroupEdit::Create).expect("made");
-            operations::grants::edit(
-                &f.db,
-                "students",
-                &GroupEdit::Members { add: vec![ada, bert], remove: vec![] },
-            )
-            .expect("changed");
-            let group = |name: &str| Grantee::Group(name.into());
-            let grant = |space: &str, to: &Grantee, rights: &[Right]| {
-                let rights = rights.iter().copied().collect();
-                operations::grants::change(&f.db, space, to, |held| held.with(rights))
-                    .expect("granted");
-            };
-            let name = "of-ada".to_owned();
-            let of_ada =
-                NewSpace { made_by: Some(ada), ..new_space(&name, Policy::default(), None) };
-            operations::spaces::create(&f.db, &of_ada, 0).expect("a space");
-            let quota = Quota { bytes: Some(1 << 40), files: None };
-            for of in [QuotaOf::Space(name.clone()), QuotaOf::Member(ada), QuotaOf::Member(bert)] {
-                operations::quotas::set(&f.db, &of, quota.into()).expect("set");
-            }
-            grant(&name, &Grantee::Member(ada), &Right::ALL);
-            grant("lab", &Grantee::Member(bert), &[Right::Read]);
-            grant("lab", &group("students"), &[Right::Write]);
-            grant("lab", &group(EVERYONE), &[Right::List]);
-        },
-        |f| {
-            let bert = members::all(&f.db).expect("read").pop().expect("bert").id;
-            let take = |_| Rights::NONE;
-            operations::grants::change(&f.db, "lab", &Grantee::Group(EVERYONE.into()), take)
-                .expect("taken");
-            operations::grants::edit(
-                &f.db,
-                "students",
-                &GroupEdit::Members { add: vec![], remove: vec![bert] },
-            )
-            .expect("changed");
-            operations::members::revoke(&f.db, bert).expect("revoked");
-        },
-        |f| {
-            let lab = QuotaOf::Space("lab".into());
-            for quota in [Quota { bytes: None, files: Some(7) }, Quota::NONE] {
-                operations::quotas::set(&f.db, &lab, quota.into()).expect("set");
-            }
-            // A group and a space that are made again have none of the rights of before.
-            operations::grants::edit(&f.db, "students", &GroupEdit::Remove).expect("removed");
-            operations::grants::edit(&f.db, "students", &GroupEdit::Create).expect("made");
-            operations::spaces::remove(&f.db, "of-ada", true).expect("removed");
-            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
-            operations::spaces::create(&f.db, &new_space("of-ada", Policy::default(), None), 0)
-                .expect("a space");
-        },
-        |f| {
-            let donor = DonorId(2);
-            let note = noting(&f.db);
-            let addresses = "[2001:db8::7]:7701".parse().expect("addresses");
-            operations::donors::change(&f.db, donor, |known| known.addresses = addresses)
-                .expect("noted");
-            operations::donors::change(&f.db, donor, |known| known.away_until_ms = Some(99))
-                .expect("noted");
-            let lied = |known: &mut StoredDonor| known.quarantined = Some("it lied".into());
-            operations::donors::change(&f.db, DonorId(3), lied).expect("noted");
-            let goal = Goal { start: 5, at_once: true, lose: vec![VersionId(1)] };
-            operations::donors::change(&f.db, DonorId(3), |known| known.giving = Some(goal))
-                .expect("noted");
-            note(notes::REPAIR_PAUSED, Some("maintenance"));
-        },
-        |f| {
-            let note = noting(&f.db);
-            operations::donors::change(&f.db, DonorId(2), |known| known.away_until_ms = None)
-                .expect("noted");
-            note(notes::REPAIR_PAUSED, None);
-            note(notes::REPAIR_DECLARED_DEAD, Some("[2]"));
-        },
-        |f| {
-            // The file is changed from a code to copies.
-            let Some(EntryPlace::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
-                .expect("resolved")
-                .map(|found| found.place)
-            else {
-                panic!("a file")
-            };
-            let goal = Redundancy::Copies(2);
-            versions::set_goal(&f.db, id, Some(goal)).expect("a goal");
-            assert!(conversions::arrive(&f.db, id, goal, 0).expect("switched"));
-        },
-        |f| {
-            link(f, "pot://lab/l/first", "../a/one");
-            link(f, "pot://lab/l/second", "x");
-        },
-        |f| {
-            link(f, "pot://lab/l/first", "elsewhere"); // replaces
-            set(f, "pot://lab/l/second", 12, 0o777);
-            moved(f, "pot://lab/l", "pot://lab/m");
-        },
-        |f| {
-            f.put(file("pot://lab/m/file", &[30], &[1]));
-            moved(f, "pot://lab/m/first", "pot://lab/m/file");
-            f.put(file("pot://lab/m/third", &[31], &[1]));
-            moved(f, "pot://lab/m/third", "pot://lab/m/second");
-        },
-        |f| {
-            link(f, "pot://lab/m/gone", "x");
-            remove(f, "pot://lab/m/gone");
-            f.put(file("pot://lab/m/gone", &[32], &[1]));
-            remove(f, "pot://lab/m/gone");
-            link(f, "pot://lab/m/gone", "back");
-        },
-        |f| remove(f, "pot://lab/a/inline"),
-        |f| {
-            f.put(file("pot://lab/gone/deep/file", &[20, 21], &[1]));
-            remove(f, "pot://lab/gone");
-            f.put(file("pot://lab/gone", &[22], &[1])); // where a directory was
-        },
-    ];
-    steps.extend(history::steps());
-    steps
-}
-
-#[test]
-fn every_change_that_was_exported_at_once_is_replayed_alike() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    target.apply(&drain(&fixture.db));
-    for (number, step) in steps().iter().enumerate() {
-        step(&mut fixture);
-        target.apply(&drain(&fixture.db));
-        assert_eq!(told(&target.db), told(&fixture.db), "after step {number}");
-        assert_eq!(target.replay.left_out, 0, "after step {number}");
-    }
-}
-
-#[test]
-fn changes_that_were_exported_late_lead_to_the_same_state() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    steps().iter().for_each(|step| step(&mut fixture));
-    target.apply(&drain(&fixture.db));
-    assert_eq!(told(&target.db), told(&fixture.db));
-    assert_eq!(target.replay.left_out, 0);
-}
-
-#[test]
-fn a_base_is_the_state_of_its_moment_and_changes_go_on_from_there() {
-    let steps = steps();
-    for middle in 0..=steps.len() {
-        let (mut fixture, mut target) = (Fixture::new(), Target::new());
-        steps[..middle].iter().for_each(|step| step(&mut fixture));
-        let (records, last) = base(&fixture);
-        target.apply(&records);
-        assert_eq!(told(&target.db), told(&fixture.db), "a base after {middle} steps");
-        changes::forget(&fixture.db, last).expect("forgotten");
-        steps[middle..].iter().for_each(|step| step(&mut fixture));
-        target.apply(&drain(&fixture.db));
-        assert_eq!(told(&target.db), told(&fixture.db), "after {middle} steps and the rest");
-    }
 }
 
 #[test]
@@ -456,26 +225,6 @@ fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     assert!(entries::resolve(&target.db, &path("pot://lab/kept")).expect("resolved").is_some());
     let lost = entries::resolve(&target.db, &path("pot://lost/dir"));
     assert_eq!(lost, Err(Error::NoSpaceNamed("lost".into())));
-}
-
-#[test]
-fn directories_stay_when_the_files_that_made_them_have_passed() {
-    let (mut fixture, mut target) = (Fixture::new(), Target::new());
-    fixture.put(file("pot://lab/d/x", &[1], &[1]));
-    fixture.put(file("pot://lab/e/x", &[2], &[1]));
-    names::move_entry(&fixture.db, &path("pot://lab/e"), &path("pot://lab/f"), false, WHEN)
-        .expect("moved");
-    let over = Override { copies: Some(3), ..Override::default() };
-    let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
-    dir_policies::set(&fixture.db, SpaceId(1), dir, &over).expect("set");
-    changes::tell(&fixture.db, Record::Policy { path: path("pot://lab/d"), over }).expect("noted");
-    for at in ["pot://lab/d/x", "pot://lab/f/x"] {
-        names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
-    }
-    while reaping::reap(&fixture.db, 10, 0, 0).expect("reaped") {}
-    target.apply(&drain(&fixture.db));
-    assert_eq!(target.replay.left_out, 0);
-    assert_eq!(told(&target.db), told(&fixture.db));
 }
 
 /// If the log ends between the record that a file was replaced again and the record of its new content, the file stays

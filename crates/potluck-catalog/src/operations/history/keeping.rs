@@ -72,7 +72,7 @@ pub(crate) fn stays_when_replaced(
 
 /// Moves an entry that loses its name to where it is kept, if its policy or a snapshot keeps it, and returns whether it
 /// was moved. A move is told to the log, and the entry counts in its space as before. A removed directory that is empty
-/// and of which no snapshot shows anything is not kept. In any case it is noted which snapshot shows the entry under
+/// is kept only for a snapshot. In any case it is noted which snapshot shows the entry under
 /// its name.
 pub(crate) fn keep(
     db: &Tx,
@@ -81,13 +81,12 @@ pub(crate) fn keep(
     when: When,
 ) -> Result<bool, Error> {
     note_bygone(db, (leaving.dir, leaving.path))?;
-    if let (true, EntryPlace::Dir(dir)) = (leaving.removed, leaving.place)
-        && entry_moves::is_void(db, *dir)?
-    {
-        return Ok(false);
-    }
+    let is_void = match leaving.place {
+        EntryPlace::Dir(dir) => entry_moves::is_void(db, *dir)?,
+        EntryPlace::File(_) | EntryPlace::Link(_) => false,
+    };
     let keeps = match leaving.removed {
-        true => !retention.removed.is_none(),
+        true => !retention.removed.is_none() && !is_void,
         // A link that is replaced is not kept, for nothing is in it but its target.
         false => !retention.replaced.is_none() && !matches!(leaving.place, EntryPlace::Link(_)),
     };

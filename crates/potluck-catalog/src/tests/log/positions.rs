@@ -1,12 +1,14 @@
 //! Tests of which changes the catalog forgets: those that every copy of the log which goes on has.
 
-use super::steps;
+use super::MADE;
 use crate::Error;
 use crate::fixture::{Fixture, chunk, path};
 use crate::log::changes;
 use crate::log::log_position::{self, Advance, LogCopy, Position};
 use crate::log::records::Record;
+use crate::operations::names::directories;
 use crate::pool_records::meta;
+use crate::sql::Tx;
 use potluck_core::ids::Epoch;
 
 pub(super) fn position(generation: u64, sequence: u64, change: i64) -> Position {
@@ -18,11 +20,19 @@ pub(super) fn position(generation: u64, sequence: u64, change: i64) -> Position 
     serde_json::from_value(at).expect("a position")
 }
 
+/// Makes some twenty changes.
+fn make_changes(db: &Tx) {
+    for number in 0..20 {
+        let at = path(&format!("pot://lab/d{number}"));
+        directories::make_dir(db, &at, false, MADE).expect("made");
+    }
+}
+
 #[test]
 fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
-    let mut fixture = Fixture::new();
-    steps().iter().for_each(|step| step(&mut fixture));
+    let fixture = Fixture::new();
     let db = &fixture.db;
+    make_changes(db);
     let first = |db| changes::rows(db, 0, 1).expect("read").first().map(|row| row.0);
     let last = changes::last(db).expect("read");
     assert_eq!(first(db), Some(1));
@@ -40,11 +50,10 @@ fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
 
 #[test]
 fn a_base_is_refused_when_changes_made_since_it_began_are_forgotten() {
-    let mut fixture = Fixture::new();
+    let fixture = Fixture::new();
     let db = &fixture.db;
     let epoch = meta::next_epoch(db).expect("begun");
-    steps().iter().for_each(|step| step(&mut fixture));
-    let db = &fixture.db;
+    make_changes(db);
     let note = |row| {
         let after = position(1, 4, row);
         Advance { copy: LogCopy::OnDonors, before: None, after, epoch }.note(db)
