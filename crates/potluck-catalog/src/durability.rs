@@ -1,5 +1,5 @@
 //! The failures that a change of the catalog must survive before its caller hears of success. The safety of files is
-//! decided in [`crate::versions::enough_copies`].
+//! decided in [`crate::operations::commits::enough_copies`].
 
 /// The failure that a change survives once its job has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -3,15 +3,17 @@
 use crate::chunks::units;
 use crate::engine::{self, Database};
 use crate::log::changes;
-use crate::operations;
+use crate::operations::{
+    self,
+    commits::commit::{
+        self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
+    },
+};
 use crate::pool_records::{
     donors, meta,
     sessions::{self, StoredSession},
     spaces::{self, NewSpace},
     stored_donor::StoredDonor,
-};
-use crate::versions::commit::{
-    self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
 };
 use crate::when::When;
 use crate::{Catalog, Durability, Error, PageLimit};

@@ -1,10 +1,11 @@
 //! The catalog: all that the pool must not forget.
 //!
-//! Its interface is the operations of [`Catalog`] ([`operations`]), on the plain types that are named here. Below them
-//! are functions over a [`Tx`](sql::Tx), in a folder for each subject: [`names`] and the files that they lead to
-//! ([`versions`], [`chunks`]), what they led to in the past ([`history`]), files that are to be published
-//! ([`checkpoints`]), [`members`] and their rights, [`policies`] that change, the metadata [`log`], and the pool's
-//! facts about itself ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine
+//! Its interface is the operations of [`Catalog`] ([`operations`]), on the plain types that are named here. They decide
+//! what becomes of a request, and have records of the metadata [`log`] applied; a [`rebuild`] applies those of a log. Below
+//! are functions over a [`Tx`](sql::Tx), in a folder for each subject, which know neither: [`names`] and the files that
+//! they lead to ([`versions`], [`chunks`]), what they led to in the past ([`history`]), files that are to be published
+//! ([`checkpoints`]), [`members`] and their rights, [`policies`] that change, and the pool's facts about itself
+//! ([`pool_records`]). Their statements are in the SQL that engines share ([`sql`]). The engine
 //! ([`engine`]) has one writer that commits many jobs at once, and readers that see the last commit. Each write job is
 //! all or nothing and may run again from its start, so it must have no effect outside the catalog and take no lock.
 
@@ -29,6 +30,7 @@ mod operations;
 mod policies;
 mod pool_records;
 mod read_turns;
+mod rebuild;
 mod sql;
 mod sqlite;
 mod versions;
@@ -58,7 +60,6 @@ pub use log::changes::ChangeNumber;
 pub use log::committed::{ChangeListener, CommittedChange};
 pub use log::export::CatalogSnapshot;
 pub use log::log_position::{Advance, Extent, LogCopy, LogPlace, Position};
-pub use log::rebuild::{Rebuild, Revival};
 pub use log::records::Record;
 pub use log::restored::RestoredContent;
 pub use members::authority::Authority;
@@ -68,28 +69,29 @@ pub use members::stored_member::StoredMember;
 pub use members::tokens::{Certified, Moment, NewToken, Token};
 pub use open_error::OpenError;
 pub use operations::checkpoints::{CheckpointOutcome, NewCheckpoint};
+pub use operations::commits::commit::{
+    Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
+};
+pub use operations::commits::rejudging::PartsAhead;
 pub use operations::history::BroughtBack;
 pub use operations::log::system::block_path;
 pub use operations::names::copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
 pub use operations::series::steps::{Series, SeriesStep};
+pub use operations::spaces::{policy_changes::PolicyScope, rekeying::Rekey};
 pub use operations::{
     AdmittedWrite, CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted,
     TIME_LEAP, TermStart, Upkeep, WrittenDown,
 };
 pub use policies::conversions::{Computed, Encoded};
-pub use policies::policy_changes::PolicyScope;
-pub use pool_records::rekeying::{ContentUnderOldKeys, Rekey};
+pub use pool_records::old_keys::ContentUnderOldKeys;
 pub use pool_records::sessions::StoredSession;
 pub use pool_records::space_keys::KeyRing;
 pub use pool_records::spaces::{NewSpace, Space, Sums};
 pub use pool_records::stored_donor::{Goal, StoredDonor};
 pub use pool_records::term_history::{LAST_EPOCH, Term};
 pub use read_turns::ReadFor;
-pub use versions::commit::{
-    Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile,
-};
+pub use rebuild::{Rebuild, Revival};
 pub use versions::open::{OldPage, OpenedPage};
-pub use versions::rejudging::PartsAhead;
 pub use when::{WhatIsKept, When};
 pub use writer_state::WriterTimes;
 

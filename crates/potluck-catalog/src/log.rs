@@ -5,8 +5,5 @@ pub(crate) mod changes;
 pub(crate) mod committed;
 pub(crate) mod export;
 pub(crate) mod log_position;
-pub(crate) mod logged_reservation;
-pub(crate) mod rebuild;
 pub(crate) mod records;
-pub(crate) mod replay;
 pub(crate) mod restored;

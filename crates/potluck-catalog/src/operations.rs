@@ -30,7 +30,7 @@
 //! | Upkeep (`upkeep`) | `stats` `in_turn` `sync` `save_time` `upkeep` |
 
 pub(crate) mod checkpoints;
-mod commits;
+pub(crate) mod commits;
 pub(crate) mod donors;
 mod files;
 mod founding;
@@ -41,9 +41,9 @@ pub(crate) mod log;
 pub(crate) mod members;
 pub(crate) mod names;
 pub(crate) mod quotas;
-mod redundancy;
+pub(crate) mod redundancy;
 pub(crate) mod series;
-mod sessions;
+pub(crate) mod sessions;
 pub(crate) mod spaces;
 mod terms;
 pub(crate) mod upkeep;

@@ -1,4 +1,3 @@
 //! Changes of policy, and conversions of versions to the redundancy that follows.
 
 pub(crate) mod conversions;
-pub(crate) mod policy_changes;

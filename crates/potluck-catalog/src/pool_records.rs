@@ -1,9 +1,10 @@
 //! The records that the pool keeps of itself: spaces, donors, write sessions, terms.
 
 pub(crate) mod donors;
+pub(crate) mod logged_reservation;
 pub(crate) mod meta;
 pub(crate) mod notes;
-pub(crate) mod rekeying;
+pub(crate) mod old_keys;
 pub(crate) mod reservations;
 pub(crate) mod sessions;
 pub(crate) mod space_keys;

@@ -1,12 +1,7 @@
 //! Versions: each is one immutable state of a file's content, with its recipe.
 
-pub(crate) mod commit;
-pub(crate) mod enough_copies;
 pub(crate) mod open;
 pub(crate) mod parts;
-pub(crate) mod rejudging;
-pub(crate) mod sealing_again;
-pub(crate) mod visible;
 pub(crate) mod wholes;
 
 use crate::attribute_columns::columns;

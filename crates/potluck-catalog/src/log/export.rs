@@ -6,7 +6,6 @@ use crate::history::{bygone, kept_rows, snapshot_rows, snapshots};
 use crate::log::{
     changes::{self, ChangeNumber, ChangeOp},
     log_position::{LogCopy, Position},
-    logged_reservation::LoggedReservation,
     records::{Keeping, PARITY_NAMES, Record, VersionFacts},
     restored,
 };
@@ -20,7 +19,9 @@ use crate::names::{
     walk::{BrokenEntry, Walk, What},
 };
 use crate::pool_records::{
-    donors, meta, notes, reservations,
+    donors,
+    logged_reservation::LoggedReservation,
+    meta, notes, reservations,
     spaces::{self, Space},
 };
 use crate::sql::Tx;
@@ -430,7 +431,7 @@ impl CatalogSnapshot {
         let (db, out) = (&self.db, &mut self.out);
         let root = PoolPath::space_root(&space.name).map_err(bad)?;
         if self.cursor.is_none() {
-            out.add(space.clone().record());
+            out.add(space.clone().into());
             if let Some(found) = entries::lookup(db, DirId::ROOT, &space.name)? {
                 let (path, attributes) = (root.clone(), found.attributes);
                 out.add(Record::PathAttributes { path, attributes });

@@ -9,9 +9,11 @@ use crate::checkpoints::open_checkpoint::OpenCheckpoint;
 use crate::history::{
     bygone_name::BygoneName, kept_entry::KeptEntry, taken_snapshot::TakenSnapshot,
 };
-use crate::log::logged_reservation::LoggedReservation;
 use crate::members::stored_member::StoredMember;
-use crate::pool_records::{space_keys::KeyRing, stored_donor::StoredDonor};
+use crate::pool_records::{
+    logged_reservation::LoggedReservation, space_keys::KeyRing, spaces::Space,
+    stored_donor::StoredDonor,
+};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::{ChunkName, Digest};
@@ -298,6 +300,12 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "is_none")]
         leapt_ms: u64,
     },
+}
+
+impl From<Space> for Record {
+    fn from(Space { name, policy, keys, made_by, .. }: Space) -> Self {
+        Self::Space { name, policy, keys, made_by }
+    }
 }
 
 impl Record {

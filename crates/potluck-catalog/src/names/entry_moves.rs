@@ -68,7 +68,8 @@ pub(crate) fn move_entry(
     let ((from_above, from_name), (to_above, to_name)) = (split(from)?, split(to)?);
     let to_dir = entries::make_dirs(db, &to_above, UNTOLD)?;
     vacate(db, to.space(), (to_dir, to_name), now_ms)?;
-    let Some(from_dir) = dir_at(db, &from_above)? else { return Ok(()) };
+    let from_dir = if from_above == to_above { Some(to_dir) } else { dir_at(db, &from_above)? };
+    let Some(from_dir) = from_dir else { return Ok(()) };
     let moved = entries::lookup(db, from_dir, from_name)?.map(|found| found.place);
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     match moved {

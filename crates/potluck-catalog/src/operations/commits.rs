@@ -1,13 +1,19 @@
 //! Commits, by which written files become visible.
 
+pub(crate) mod commit;
+pub(crate) mod enough_copies;
+pub(crate) mod rejudging;
+pub(crate) mod sealing_again;
+pub(crate) mod visible;
+
 use crate::chunks::placements;
 use crate::kept_replies::{RepeatableCall, RepliesTo};
-use crate::policies::conversions;
-use crate::versions::{
-    commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile},
-    parts,
-    rejudging::{self, PartsAhead},
+use crate::operations::commits::{
+    commit::{Batch, CommitOutcome, PreparedFile, Refused, StoredFile},
+    rejudging::PartsAhead,
 };
+use crate::policies::conversions;
+use crate::versions::parts;
 use crate::when::When;
 use crate::{Catalog, Durability, Error, chunks};
 use potluck_core::chunk::ChunkName;

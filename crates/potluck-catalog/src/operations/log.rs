@@ -9,10 +9,11 @@ use crate::log::{
     log_position::{Advance, LogCopy, Position},
     restored,
 };
+use crate::operations::commits::commit::{self, Batch, CommitOutcome, Refused};
 use crate::policies::conversions;
-use crate::versions::commit::{self, Batch, CommitOutcome, Refused};
+use crate::versions;
 use crate::when::When;
-use crate::{Catalog, Durability, Error, versions};
+use crate::{Catalog, Durability, Error};
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::{DonorSnapshot, InUseAgain};

@@ -17,6 +17,7 @@ use crate::names::{
 };
 use crate::operations::{
     checkpoints::{self, staging},
+    commits::visible,
     history::keeping::{self, LeavingEntry},
     names::{
         copies::{Copied, CopyOutcome, CopyRequest},
@@ -24,7 +25,7 @@ use crate::operations::{
     },
 };
 use crate::sql::Tx;
-use crate::versions::{self, visible};
+use crate::versions;
 use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
@@ -290,9 +291,11 @@ pub(crate) fn move_entry(
     if was_pinned {
         keeping::stay_pinned(db, to)?;
     }
-    keeping::forget_name(db, from, false, when)?;
+    keeping::forget_name(db, (from_dir, from), false, when)?;
     let now = FileTime::of_ms(when.wall_ms);
-    touched(db, &from_above, now)?;
+    if from_above != to_above {
+        touched(db, &from_above, now)?;
+    }
     touched(db, &to_above, now)
 }
 
@@ -363,7 +366,7 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     }
     // What was removed under this name before stays where there is a trash. If only a snapshot keeps the entry, nothing
     // else is kept under its name either.
-    keeping::forget_name(db, path, retention.removed.is_none(), when)?;
+    keeping::forget_name(db, (parent, path), retention.removed.is_none(), when)?;
     touched(db, &above, FileTime::of_ms(when.wall_ms))
 }
 

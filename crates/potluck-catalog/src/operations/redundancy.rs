@@ -1,13 +1,18 @@
 //! Operations on the redundancy that versions have, and on the redundancy to which they are being changed.
 
-use crate::chunks::excess;
+use crate::chunks::{excess, units};
+use crate::log::changes::{self, ChangeOp};
 use crate::policies::conversions::{self, Computed};
-use crate::{Catalog, Durability, Error};
+use crate::sql::Tx;
+use crate::{Catalog, Durability, Error, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
-use potluck_pool::redundancy::Excess;
-use potluck_pool::{DonorSnapshot, InUseAgain};
+use potluck_pool::redundancy::{Excess, reaches_goal};
+use potluck_pool::{DonorSnapshot, InUseAgain, PoolView};
+
+/// The number of chunks of versions after which a job stops, so that commits do not wait long.
+const CHUNKS_PER_JOB: u64 = 4096;
 
 /// The outcome of writing parity down.
 #[derive(Debug, Default)]
@@ -42,8 +47,7 @@ impl Catalog {
         found: Vec<(VersionId, Redundancy)>,
         now_ms: u64,
     ) -> Result<(usize, u64), Error> {
-        let arrive =
-            move |db: &_| conversions::arrive_some(db, &snapshot.current(), &found, now_ms);
+        let arrive = move |db: &_| arrive_some(db, &snapshot.current(), &found, now_ms);
         self.write(Durability::Disk, arrive).await
     }
 
@@ -79,4 +83,43 @@ impl Catalog {
         let mark = move |db: &_| excess::mark(db, &snapshot.current(), &copies);
         self.write(Durability::Disk, mark).await
     }
+}
+
+/// Changes the first versions of `found` to their goals where they have all that these ask for, and gives up their
+/// earlier redundancy. Returns how many it looked at, at least one if there is any, and how many it changed.
+///
+/// Each version is judged again: since it was found complete, a donor may have died that the new redundancy relies on,
+/// and then the earlier redundancy keeps the file.
+pub(crate) fn arrive_some(
+    db: &Tx,
+    view: &PoolView,
+    found: &[(VersionId, Redundancy)],
+    now_ms: u64,
+) -> Result<(usize, u64), Error> {
+    let (mut looked_at, mut chunks, mut arrived) = (0, 0, 0);
+    for (id, goal) in found {
+        looked_at += 1;
+        let version = versions::find(db, *id)?.filter(|version| version.goal == Some(*goal));
+        if let Some(version) = version {
+            chunks += version.chunks;
+            let there = reaches_goal(&units::layout(db, &version)?, view);
+            if there && arrive(db, *id, *goal, now_ms)? {
+                tracing::debug!(version = %id, %goal, "a version has the redundancy it was to have");
+                arrived += 1;
+            }
+        }
+        if chunks >= CHUNKS_PER_JOB {
+            break;
+        }
+    }
+    Ok((looked_at, arrived))
+}
+
+/// Changes a version to its goal as [`conversions::arrive`] does, and has the log tell of it.
+pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> Result<bool, Error> {
+    let is_changed = conversions::arrive(db, id, goal, now_ms)?;
+    if is_changed {
+        changes::append(db, &ChangeOp::Version(id))?;
+    }
+    Ok(is_changed)
 }

@@ -1,5 +1,7 @@
 //! Operations on write sessions: admission, plans, offers and the end.
 
+pub(crate) mod session_changes;
+
 use crate::chunks::{
     self, UnusedChunk,
     seen_chunks::{self, ChunkAsker, KnownChunk},
@@ -9,14 +11,16 @@ use crate::names::{
     dir_policies,
     entries::{self, EntryPlace},
 };
-use crate::operations::{checkpoints::staging, history::keeping};
+use crate::operations::{
+    checkpoints::staging, commits::visible::check_condition, history::keeping,
+};
 use crate::pool_records::{
     sessions::{self, StoredSession},
     spaces::{self, Space, Sums},
 };
 use crate::sql::Tx;
-use crate::versions::visible::check_condition;
-use crate::{Catalog, Durability, Error, versions};
+use crate::versions;
+use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
@@ -57,7 +61,7 @@ impl Catalog {
                     return Err(Error::KeyChanged);
                 }
             }
-            sessions::insert(db, &session)
+            session_changes::begin(db, &session)
         };
         self.write(Durability::Process, open).await
     }
@@ -70,13 +74,13 @@ impl Catalog {
         bytes: u64,
         counted: u64,
     ) -> Result<(), Error> {
-        let grow = move |db: &_| sessions::grow(db, &id, &plan, bytes, counted);
+        let grow = move |db: &_| session_changes::grow(db, &id, &plan, bytes, counted);
         self.write(Durability::Process, grow).await
     }
 
     /// Ends a session, so that it commits nothing from now on.
     pub async fn end_session(&self, id: SessionId) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| sessions::end(db, &id)).await
+        self.write(Durability::Process, move |db| session_changes::end(db, &id)).await
     }
 
     /// Keeps the names in `new`, which a session has not offered before, from being reclaimed. Then returns what is

@@ -1,13 +1,21 @@
 //! Operations on spaces and on the policies of the files in them.
 
+pub(crate) mod policy_changes;
+pub(crate) mod rekeying;
+
 use crate::log::{apply, records::Record};
 use crate::names::entries::{self, DirId};
-use crate::operations::grants;
-use crate::policies::policy_changes::{self, FollowedPage, PolicyChange};
+use crate::operations::{
+    grants,
+    sessions::session_changes,
+    spaces::{
+        policy_changes::{FollowedPage, PolicyChange},
+        rekeying::Rekey,
+    },
+};
 use crate::pool_records::{
     meta::Counter,
-    rekeying::{self, ContentUnderOldKeys, Rekey},
-    reservations,
+    old_keys::{self, ContentUnderOldKeys},
     space_keys::KeyRing,
     spaces::{self, NewSpace, Space},
 };
@@ -51,7 +59,7 @@ impl Catalog {
 
     /// Returns what is left in a sealed space under earlier keys.
     pub async fn content_under_old_keys(&self, name: String) -> Result<ContentUnderOldKeys, Error> {
-        self.read(move |db| rekeying::old_content(db, &spaces::named(db, &name)?)).await
+        self.read(move |db| old_keys::old_content(db, &spaces::named(db, &name)?)).await
     }
 
     /// Opens versions that are sealed with earlier keys of a space, the first after `after`.
@@ -122,7 +130,7 @@ pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Er
         return Err(Error::SpaceNotEmpty { name: name.into(), files });
     }
     apply::write(db, Record::SpaceRemoved { name: name.into() })?;
-    reservations::end_in(db, space.id)?;
+    session_changes::end_reservations(db, space.id)?;
     Ok(space.id)
 }
 

@@ -1,6 +1,9 @@
 //! A manager's term over the catalog: its start, and other terms that donors heard of.
 
-use crate::log::log_position::{LogCopy, Position};
+use crate::log::{
+    changes,
+    log_position::{LogCopy, Position},
+};
 use crate::members::{
     authority::{self, Authority},
     stored_member::StoredMember,
@@ -101,7 +104,7 @@ impl Catalog {
                 Position::clear(db, LogCopy::OnDonors)?;
                 Position::clear(db, LogCopy::InFile)?;
             }
-            term_history::go_on(db, epoch, start)?;
+            term_history::go_on(db, term(db, epoch, start)?)?;
             Ok(epoch)
         };
         self.write(Durability::Disk, freeze).await
@@ -136,9 +139,13 @@ fn leap(db: &Tx, saved_ms: Option<u64>) -> Result<u64, Error> {
     Ok(before_ms + leap_ms)
 }
 
+fn term(db: &Tx, epoch: Epoch, start: u64) -> Result<Term, Error> {
+    Ok(Term { epoch, start, changes: changes::last(db)?.max(0) as u64 })
+}
+
 fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
     let epoch = meta::next_epoch(db)?;
-    term_history::begin(db, epoch, start)?;
+    term_history::begin(db, term(db, epoch, start)?)?;
     let sessions = sessions::all(db)?.into_iter().map(|session| {
         let offered = sessions::offered(db, &session.id)?;
         Ok((session, offered))

@@ -5,10 +5,9 @@
 //! over.
 
 use crate::chunks::{
-    placements, units, {self, ReferenceCounts, unpacked},
+    placements, {self, ReferenceCounts, unpacked},
 };
 use crate::error::Error;
-use crate::log::changes::{self, ChangeOp};
 use crate::sql::{Tx, params};
 use crate::versions;
 use crate::versions::parts;
@@ -16,12 +15,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{AckLevel, Redundancy};
-use potluck_pool::redundancy::reaches_goal;
-use potluck_pool::{InUseAgain, PoolView};
+use potluck_pool::InUseAgain;
 use std::collections::BTreeSet;
-
-/// The number of chunks of versions after which a job stops, so that commits do not wait long.
-const CHUNKS_PER_JOB: u64 = 4096;
 
 /// Returns the parity of a version that is known so far for a code, by group.
 pub(crate) fn parity_of(
@@ -213,7 +208,6 @@ pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> R
     db.prepare("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1")?
         .execute(params![id.0 as i64, copies, ec, parity])?;
     counts.close()?;
-    changes::append(db, &ChangeOp::Version(id))?;
     parts::arrived(db, id)?;
     Ok(true)
 }
@@ -251,34 +245,4 @@ pub(crate) fn any_open(
         }
     }
     Ok(false)
-}
-
-/// Changes the first versions of `found` to their goals where they have all that these ask for, and gives up their
-/// earlier redundancy. Returns how many it looked at, at least one if there is any, and how many it changed.
-///
-/// Each version is judged again: since it was found complete, a donor may have died that the new redundancy relies on,
-/// and then the earlier redundancy keeps the file.
-pub(crate) fn arrive_some(
-    db: &Tx,
-    view: &PoolView,
-    found: &[(VersionId, Redundancy)],
-    now_ms: u64,
-) -> Result<(usize, u64), Error> {
-    let (mut looked_at, mut chunks, mut arrived) = (0, 0, 0);
-    for (id, goal) in found {
-        looked_at += 1;
-        let version = versions::find(db, *id)?.filter(|version| version.goal == Some(*goal));
-        if let Some(version) = version {
-            chunks += version.chunks;
-            let there = reaches_goal(&units::layout(db, &version)?, view);
-            if there && arrive(db, *id, *goal, now_ms)? {
-                tracing::debug!(version = %id, %goal, "a version has the redundancy it was to have");
-                arrived += 1;
-            }
-        }
-        if chunks >= CHUNKS_PER_JOB {
-            break;
-        }
-    }
-    Ok((looked_at, arrived))
 }

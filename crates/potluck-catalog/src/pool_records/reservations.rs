@@ -2,39 +2,14 @@
 //! reserved room may be away until using it. Other write sessions are over then, and their clients open new ones.
 
 use crate::error::Error;
-use crate::log::{changes, logged_reservation::LoggedReservation, records::Record};
 use crate::pool_records::{
+    logged_reservation::LoggedReservation,
     sessions::{self, StoredSession},
     spaces,
 };
 use crate::sql::{Tx, params};
-use potluck_core::ids::{SessionId, SpaceId};
+use potluck_core::ids::SessionId;
 use potluck_core::policy::AskedPolicy;
-
-/// Has the log record a session in its present state, if it is a reservation.
-pub(crate) fn changed(db: &Tx, session: &StoredSession) -> Result<(), Error> {
-    if session.room.is_none() {
-        return Ok(());
-    }
-    changes::tell(
-        db,
-        match logged(db, session.clone())? {
-            Some(reservation) => Record::Reservation(reservation),
-            None => Record::ReservationEnded { id: session.id },
-        },
-    )
-}
-
-/// Ends the reservations in a space that was removed: nobody could list or release them any more, because the rights in
-/// the space are gone.
-pub(crate) fn end_in(db: &Tx, space: SpaceId) -> Result<(), Error> {
-    for session in sessions::in_space(db, space)? {
-        if session.room.is_some() && !session.ended {
-            sessions::end(db, &session.id)?;
-        }
-    }
-    Ok(())
-}
 
 /// Returns all reservations that have not ended and whose spaces are there.
 pub(crate) fn all(db: &Tx) -> Result<Vec<LoggedReservation>, Error> {
@@ -42,7 +17,8 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<LoggedReservation>, Error> {
     all.filter_map(|session| logged(db, session).transpose()).collect()
 }
 
-fn logged(db: &Tx, session: StoredSession) -> Result<Option<LoggedReservation>, Error> {
+/// Returns a session as the log tells of it; `None` if it is no reservation, or one that is over.
+pub(crate) fn logged(db: &Tx, session: StoredSession) -> Result<Option<LoggedReservation>, Error> {
     let StoredSession { id, member, space, policy, room, plan, bytes, ended, .. } = session;
     let Some(room) = room.filter(|_| !ended) else { return Ok(None) };
     let space = spaces::numbered(db, space)?;

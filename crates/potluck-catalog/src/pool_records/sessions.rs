@@ -2,7 +2,6 @@
 
 use crate::chunks;
 use crate::error::Error;
-use crate::pool_records::reservations;
 use crate::sql::{Row, Tx, params};
 use crate::versions::parts;
 use potluck_core::chunk::ChunkName;
@@ -86,7 +85,7 @@ pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
         session.counted as i64,
         session.key.map(|key| key.0),
     ])?;
-    reservations::changed(db, session)
+    Ok(())
 }
 
 /// Keeps a session's longer plan and the stored bytes asked for by now; `counted` more bytes count in quotas.
@@ -99,7 +98,7 @@ pub(crate) fn grow(
 ) -> Result<(), Error> {
     db.prepare("UPDATE sessions SET plan = ?2, bytes = ?3, counted = counted + ?4 WHERE id = ?1")?
         .execute(params![id.0, to_json(plan)?, bytes as i64, counted as i64])?;
-    get(db, id)?.map_or(Ok(()), |session| reservations::changed(db, &session))
+    Ok(())
 }
 
 /// Notes that so many more bytes of a session's files are visible, which quotas count as those of files from now on.
@@ -165,9 +164,6 @@ pub(crate) fn key_of(db: &Tx, id: &SessionId) -> Result<Option<KeyNumber>, Error
 /// Ends a session: from now on it commits nothing, and the parts of files that are not visible belong to no file.
 pub(crate) fn end(db: &Tx, id: &SessionId) -> Result<(), Error> {
     db.prepare("UPDATE sessions SET ended = 1 WHERE id = ?1")?.execute(params![id.0])?;
-    if let Some(session) = get(db, id)? {
-        reservations::changed(db, &session)?;
-    }
     parts::abandon(db, id)
 }
 

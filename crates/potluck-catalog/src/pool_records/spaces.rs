@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::history::trash;
-use crate::log::records::Record;
 use crate::members::grantees;
 use crate::names::entries::{self, DirId, EntryPlace, FoundEntry};
 use crate::pool_records::{
@@ -54,12 +53,6 @@ impl Space {
             in_catalog: count(self.sums.in_catalog),
             rekey_advised: self.keys.as_ref().is_some_and(|keys| keys.exposed),
         })
-    }
-
-    /// Returns the record of the space in the log.
-    pub(crate) fn record(self) -> Record {
-        let Self { name, policy, keys, made_by, .. } = self;
-        Record::Space { name, policy, keys, made_by }
     }
 
     /// Returns the kind of the chunks of the space's files.

@@ -9,7 +9,6 @@
 //! donors of, so it can be told from a copy without waiting.
 
 use crate::error::Error;
-use crate::log::changes;
 use crate::pool_records::notes;
 use crate::sql::Tx;
 use potluck_core::ids::Epoch;
@@ -34,22 +33,22 @@ pub struct Term {
 }
 
 /// Notes that a manager began a term.
-pub(crate) fn begin(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
+pub(crate) fn begin(db: &Tx, new: Term) -> Result<(), Error> {
     let mut terms = all(db)?;
     // A gap comes from a restore, or from a term of a release that writes no history. Nothing is
     // judged by a history with a gap, so what was before it is forgotten.
-    if terms.last().is_some_and(|last| last.epoch.0 + 1 != epoch.0) {
+    if terms.last().is_some_and(|last| last.epoch.0 + 1 != new.epoch.0) {
         terms.clear();
     }
-    add(db, terms, epoch, start)
+    add(db, terms, new)
 }
 
-/// Gives the term under way another epoch from now on, unless its epoch is as high already.
-pub(crate) fn go_on(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
+/// Has the term under way go on with another epoch, unless its epoch is as high already.
+pub(crate) fn go_on(db: &Tx, new: Term) -> Result<(), Error> {
     let terms = all(db)?;
-    match terms.last().is_some_and(|last| last.epoch >= epoch) {
+    match terms.last().is_some_and(|last| last.epoch >= new.epoch) {
         true => Ok(()),
-        false => add(db, terms, epoch, start),
+        false => add(db, terms, new),
     }
 }
 
@@ -81,9 +80,8 @@ fn all(db: &Tx) -> Result<Vec<Term>, Error> {
     serde_json::from_str(&text).map_err(|why| Error::Damaged(format!("the note of terms: {why}")))
 }
 
-fn add(db: &Tx, mut terms: Vec<Term>, epoch: Epoch, start: u64) -> Result<(), Error> {
-    let changes = changes::last(db)?.max(0) as u64;
-    terms.push(Term { epoch, start, changes });
+fn add(db: &Tx, mut terms: Vec<Term>, new: Term) -> Result<(), Error> {
+    terms.push(new);
     set(db, &terms[terms.len().saturating_sub(KEPT)..])
 }
 
@@ -135,18 +133,14 @@ mod tests {
     fn term_history_restarts_after_a_gap() {
         let fixture = Fixture::new();
         let db = &*fixture.db;
-        let made = changes::last(db).expect("counted") as u64;
-        begin(db, Epoch(1), 11).expect("began");
-        begin(db, Epoch(2), 12).expect("began");
-        go_on(db, Epoch(2), 12).expect("nothing new");
-        go_on(db, Epoch(7), 12).expect("raised");
-        assert_eq!(
-            all(db).expect("read"),
-            [term(1, 11, made), term(2, 12, made), term(7, 12, made)]
-        );
+        begin(db, term(1, 11, 5)).expect("began");
+        begin(db, term(2, 12, 6)).expect("began");
+        go_on(db, term(2, 12, 7)).expect("nothing new");
+        go_on(db, term(7, 12, 8)).expect("raised");
+        assert_eq!(all(db).expect("read"), [term(1, 11, 5), term(2, 12, 6), term(7, 12, 8)]);
         give_up(db).expect("given up");
-        assert_eq!(all(db).expect("read"), [term(7, 12, made)]);
-        begin(db, Epoch(9), 14).expect("epoch 8 is of an older release");
-        assert_eq!(all(db).expect("read"), [term(9, 14, made)]);
+        assert_eq!(all(db).expect("read"), [term(7, 12, 8)]);
+        begin(db, term(9, 14, 9)).expect("epoch 8 is of an older release");
+        assert_eq!(all(db).expect("read"), [term(9, 14, 9)]);
     }
 }

@@ -9,8 +9,8 @@ use crate::operations::{
     checkpoints::{self, CheckpointOutcome, NewCheckpoint},
     members::NewMember,
     names::directories,
+    spaces::policy_changes,
 };
-use crate::policies::policy_changes;
 use crate::pool_records::spaces::Sums;
 use crate::sql::params;
 use crate::tests::NO_CONDITIONS;

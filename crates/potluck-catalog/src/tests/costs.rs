@@ -12,15 +12,16 @@ use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
 use crate::members::grants;
 use crate::operations::{
     checkpoints::{self, NewCheckpoint},
+    commits::commit::PreparedFile,
     names::{self, directories},
     series::steps,
+    spaces::policy_changes,
     upkeep::reaping,
 };
-use crate::policies::policy_changes;
 use crate::pool_records::spaces;
 use crate::sql::Tx;
 use crate::tests::NO_CONDITIONS;
-use crate::versions::{commit::PreparedFile, open};
+use crate::versions::open;
 use crate::when::When;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};

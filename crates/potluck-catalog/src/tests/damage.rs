@@ -8,9 +8,9 @@ use crate::names::walk::Walk;
 use crate::operations::{
     history,
     names::{self, directories},
+    spaces::policy_changes,
     upkeep::reaping,
 };
-use crate::policies::policy_changes;
 use crate::pool_records::spaces;
 use crate::versions::open;
 use crate::when::When;

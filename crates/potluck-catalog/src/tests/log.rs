@@ -15,7 +15,6 @@ use crate::log::{
     export::{self, CatalogSnapshot},
     log_position::{Advance, LogCopy, Position},
     records::Record,
-    replay::Replay,
     restored,
 };
 use crate::members::{self, grants, groups, quotas, stored_member::StoredMember};
@@ -24,13 +23,19 @@ use crate::names::{
     entries::{self, DirId, EntryPlace},
     walk::{Walk, What},
 };
-use crate::operations::names::{self, directories};
-use crate::operations::{self, GroupEdit, members::NewMember, upkeep::reaping};
+use crate::operations::{
+    self, GroupEdit,
+    commits::commit::PreparedFile,
+    members::NewMember,
+    names::{self, directories},
+    upkeep::reaping,
+};
 use crate::pool_records::{donors, meta, notes, sessions, spaces};
+use crate::rebuild::replay::Replay;
 use crate::sql::{Tx, params};
-use crate::versions::{commit::PreparedFile, parts};
+use crate::versions::{self, parts};
 use crate::when::{WhatIsKept, When};
-use crate::{Durability, Error, versions};
+use crate::{Durability, Error};
 use positions::position;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;

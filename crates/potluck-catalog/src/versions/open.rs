@@ -10,7 +10,7 @@ use crate::names::{
     walk::{Walk, What},
 };
 use crate::pool_records::{
-    rekeying,
+    old_keys,
     spaces::{self, Space},
 };
 use crate::sql::Tx;
@@ -141,7 +141,7 @@ fn keys_of(space: Space) -> SpaceKeys {
 /// Opens versions that are sealed with earlier keys of a space and can be sealed again, the first after `after`.
 pub(crate) fn open_old(db: &Tx, name: &str, after: VersionId) -> Result<OldPage, Error> {
     let space = spaces::named(db, name)?;
-    let old = rekeying::old_versions(db, &space, after, PAGE_FILES)?;
+    let old = old_keys::old_versions(db, &space, after, PAGE_FILES)?;
     let mut page = OldPage::default();
     let mut chunks = 0;
     for version in old {

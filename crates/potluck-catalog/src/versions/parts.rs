@@ -8,7 +8,6 @@
 
 use crate::error::Error;
 use crate::history::trash;
-use crate::log::changes::{self, ChangeOp};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
@@ -127,7 +126,7 @@ pub(crate) fn put(
              term = excluded.term, losses = excluded.losses",
     )?
     .execute(params![id, number, part, donors, term, losses])?;
-    changes::append(db, &ChangeOp::Part(whole, number))
+    Ok(())
 }
 
 /// Notes what a part was judged by, if its version is still the same; `None`: the part lacks chunks.

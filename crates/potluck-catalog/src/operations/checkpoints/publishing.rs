@@ -9,11 +9,14 @@ use crate::names::{
     dir_policies,
     entries::{self, DirId, EntryPlace, split},
 };
-use crate::operations::history::keeping::{self, LeavingEntry};
-use crate::operations::names::directories::{admit_dirs, make_dirs, touched};
+use crate::operations::{
+    commits::visible::check_condition,
+    history::keeping::{self, LeavingEntry},
+    names::directories::{admit_dirs, make_dirs, touched},
+};
 use crate::pool_records::spaces;
 use crate::sql::Tx;
-use crate::versions::{self, visible::check_condition};
+use crate::versions;
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;

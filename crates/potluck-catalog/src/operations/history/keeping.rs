@@ -131,10 +131,13 @@ pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), 
 /// files are.
 pub(crate) fn forget_name(
     db: &Tx,
-    path: &PoolPath,
+    (dir, path): (DirId, &PoolPath),
     is_final: bool,
     when: When,
 ) -> Result<(), Error> {
+    if kept_rows::count_of_name(db, dir, path.file_name().unwrap_or_default())? == 0 {
+        return Ok(());
+    }
     let now_ms = notes::without_leaps(db, when.pool_ms)?;
     let until_ms = match is_final {
         true => now_ms,

@@ -3,8 +3,9 @@
 use crate::error::Error;
 use crate::log::{apply, records::Record};
 use crate::names::entries::{self, EntryPlace, FoundEntry};
+use crate::operations::commits::visible;
 use crate::sql::Tx;
-use crate::versions::{self, visible};
+use crate::versions;
 use crate::when::When;
 use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;

@@ -8,12 +8,18 @@
 
 use crate::error::Error;
 use crate::kept_replies::RepliesTo;
+use crate::log::changes::{self, ChangeOp};
 use crate::names::{
     entries::{self, EntryPlace},
     walk::{Walk, WalkedEntry, What},
 };
 use crate::operations::{
     checkpoints::staging,
+    commits::{
+        commit::PreparedFile,
+        enough_copies::{self, AcknowledgedFile, WriteSafety},
+        visible::{FileToPut, PutTarget, Visible, is_refusal},
+    },
     names::links::{self, LinkToMake},
 };
 use crate::pool_records::{
@@ -21,14 +27,7 @@ use crate::pool_records::{
     spaces::{self, Space},
 };
 use crate::sql::Tx;
-use crate::versions;
-use crate::versions::{
-    commit::PreparedFile,
-    enough_copies::{self, AcknowledgedFile, WriteSafety},
-    parts,
-    visible::{FileToPut, PutTarget, Visible, is_refusal},
-    wholes,
-};
+use crate::versions::{self, parts, wholes};
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{SpaceId, VersionId};
@@ -298,6 +297,7 @@ impl Copying<'_> {
             let new = FileToPut { version, inline: None, pages, chunks, safe: *safe };
             self.visible.put_version(&target, part_id, new)?;
             parts::put(self.db, id, *number, part_id, None)?;
+            changes::append(self.db, &ChangeOp::Part(id, *number))?;
         }
         parts::finish(self.db, id, self.space)?;
         let new = FileToPut { version: source, inline: None, pages: &[], chunks: &[], safe };

@@ -6,12 +6,14 @@ use crate::error::Error;
 use crate::log::{apply, records::Record};
 use crate::members::quotas;
 use crate::names::entries::{self, EntryPlace, split};
-use crate::operations::checkpoints::staging;
-use crate::operations::history::keeping;
-use crate::operations::names::directories::{make_dirs, touched};
+use crate::operations::{
+    checkpoints::staging,
+    commits::visible::is_refusal,
+    history::keeping,
+    names::directories::{make_dirs, touched},
+};
 use crate::pool_records::spaces::{self, Sums};
 use crate::sql::Tx;
-use crate::versions::visible::is_refusal;
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::link_target::LinkTarget;

@@ -11,19 +11,19 @@ use crate::names::entries::{self, EntryPlace};
 use crate::operations::{
     GroupEdit,
     checkpoints::{self, NewCheckpoint},
+    commits::commit::PreparedFile,
     donors, grants, history,
     members::NewMember,
     names::{self, attributes, directories, links},
-    quotas,
+    quotas, redundancy,
     series::steps,
-    spaces,
+    sessions::session_changes,
+    spaces::{self, policy_changes},
     upkeep::reaping,
 };
-use crate::policies::{conversions, policy_changes};
 use crate::pool_records::{meta, notes, sessions, stored_donor::Goal};
 use crate::sql::Tx;
 use crate::tests::NO_CONDITIONS;
-use crate::versions::commit::PreparedFile;
 use crate::when::{WhatIsKept, When};
 use crate::{Durability, Error};
 use potluck_core::attributes::{
@@ -240,7 +240,7 @@ impl Original {
         policy_changes::follow(db, at, &policy, None, Some(self.now_ms))?;
         match entries::existing(db, at)?.place {
             EntryPlace::File(version) if how > 64 => {
-                conversions::arrive(db, version, goal, self.now_ms).map(drop)
+                redundancy::arrive(db, version, goal, self.now_ms).map(drop)
             }
             _ => Ok(()),
         }
@@ -251,8 +251,8 @@ impl Original {
         meta::save_pool_time(db, self.now_ms)?;
         match how % 4 {
             0 => notes::set(db, notes::TIME_LEAPT, &how.to_string()),
-            1 => sessions::end(db, &reservations::id(number)),
-            2 => sessions::grow(db, &reservations::id(number), &reservations::plan(9), 9, 0),
+            1 => session_changes::end(db, &reservations::id(number)),
+            2 => session_changes::grow(db, &reservations::id(number), &reservations::plan(9), 9, 0),
             _ if sessions::get(db, &reservations::id(number))?.is_some() => Ok(()),
             _ => reservations::reserve(db, number, "pot://lab/run", how.into()),
         }

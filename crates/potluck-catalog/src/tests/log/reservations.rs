@@ -39,7 +39,7 @@ pub fn reserve(db: &Tx, number: u8, at: &str, bytes: u64) -> Result<(), Error> {
         key: None,
         counted: 0,
     };
-    sessions::insert(db, &session)
+    operations::sessions::session_changes::begin(db, &session)
 }
 
 /// Returns the reservations that hold, and the saved pool's time with its leaps, by which they end.

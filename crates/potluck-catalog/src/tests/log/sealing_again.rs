@@ -1,8 +1,9 @@
 //! Tests of keys that are changed, of content that is sealed again with them, and of the log of both.
 
 use super::*;
-use crate::pool_records::rekeying::{self, ContentUnderOldKeys, Rekey};
-use crate::versions::commit::Refused;
+use crate::operations::commits::commit::Refused;
+use crate::operations::spaces::rekeying::{self, Rekey};
+use crate::pool_records::old_keys::{self, ContentUnderOldKeys};
 use potluck_core::ids::KeyNumber;
 use potluck_core::recipe::{self, Entry};
 
@@ -80,7 +81,7 @@ fn resealing_keeps_versions_and_drops_the_old_key_x6() {
     };
     let left = |fixture: &Fixture| {
         let lab = spaces::named(&fixture.db, "lab").expect("lab");
-        rekeying::old_content(&fixture.db, &lab).expect("counted")
+        old_keys::old_content(&fixture.db, &lab).expect("counted")
     };
     assert!(rekey(&fixture, Rekey::OrGoOn));
     let expected = ContentUnderOldKeys {

@@ -13,13 +13,13 @@ use crate::names::{
 };
 use crate::operations::{
     checkpoints::staging,
+    commits::{commit::PreparedChunk, enough_copies::Promise},
     history::keeping::{self, LeavingEntry},
     names::directories::{make_dirs, touched},
 };
 use crate::pool_records::spaces::{self, Space, Sums};
 use crate::sql::Tx;
 use crate::versions;
-use crate::versions::{commit::PreparedChunk, enough_copies::Promise};
 use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::ChunkName;

@@ -1,5 +1,5 @@
 //! Commit: written files become visible, in one transaction. Whether enough donors acknowledged their chunks is
-//! decided in [`crate::versions::enough_copies`].
+//! decided in [`crate::operations::commits::enough_copies`].
 //!
 //! All that can be checked without the catalog was checked before ([`PreparedFile`]). Each file is first checked
 //! against the catalog and only then written, so that a refused file leaves no trace and the other files of its batch
@@ -8,18 +8,22 @@
 use crate::chunks;
 use crate::error::Error;
 use crate::kept_replies::{CommitStep, RepeatableCall, RepliesTo};
+use crate::log::changes::{self, ChangeOp};
+use crate::operations::commits::{
+    enough_copies::{self, AcknowledgedFile, MirroringWindow, Promise, WriteSafety},
+    sealing_again::{self, SealedContent},
+    visible::{FileToPut, PutTarget, Visible, is_refusal},
+};
+use crate::operations::sessions::session_changes;
 use crate::pool_records::{
     meta::{self, Counter},
     sessions,
     spaces::{self, Space},
 };
 use crate::sql::Tx;
-use crate::versions;
 use crate::versions::{
-    enough_copies::{self, AcknowledgedFile, MirroringWindow, Promise, WriteSafety},
+    self,
     parts::{self, Relied},
-    sealing_again::{self, SealedContent},
-    visible::{FileToPut, PutTarget, Visible, is_refusal},
     wholes,
 };
 use crate::when::When;
@@ -247,7 +251,7 @@ pub(crate) fn commit<F: Clone>(
     sessions::visible(db, &batch.session, visible.map(|stored| stored.data).sum())?;
     let goes_on = outcomes.iter().any(|file| file.as_ref().is_err_and(Refused::is_sent_again));
     if batch.done && !goes_on {
-        sessions::end(db, &batch.session)?;
+        session_changes::end(db, &batch.session)?;
     }
     replies.keep(db, batch.number, when.pool_ms, reply(&outcomes)?)?;
     Ok(CommitOutcome::Fresh { files: outcomes, again })
@@ -336,6 +340,7 @@ impl Work<'_> {
         let (term, losses) = (meta::epoch(self.db)?, self.donors.losses());
         let relied = Relied { donors: by.into_iter().collect(), term, losses };
         parts::put(self.db, whole, number, id, Some(&relied))?;
+        changes::append(self.db, &ChangeOp::Part(whole, number))?;
         // The part keeps its chunks in use, so their offers are forgotten: a session does not take more memory the
         // longer it writes.
         sessions::withdraw(self.db, &self.session, &file.names())?;

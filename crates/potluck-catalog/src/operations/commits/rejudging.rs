@@ -5,14 +5,16 @@
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::names::dir_policies;
-use crate::pool_records::meta;
-use crate::sql::Tx;
-use crate::versions;
-use crate::versions::{
+use crate::operations::commits::{
     commit::PreparedFile,
     enough_copies::{self, AcknowledgedFile, Promise},
-    parts::{self, Relied},
     visible::is_refusal,
+};
+use crate::pool_records::meta;
+use crate::sql::Tx;
+use crate::versions::{
+    self,
+    parts::{self, Relied},
 };
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;

@@ -4,12 +4,11 @@
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
 use crate::log::changes::{self, ChangeOp};
+use crate::operations::commits::commit::{PreparedChunk, PreparedFile};
 use crate::policies::conversions;
 use crate::pool_records::spaces::Space;
 use crate::sql::{Tx, params};
-use crate::versions;
-use crate::versions::commit::{PreparedChunk, PreparedFile};
-use crate::versions::parts;
+use crate::versions::{self, parts};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{KeyNumber, VersionId};
 use potluck_pool::redundancy::Version;

@@ -12,19 +12,20 @@ use crate::log::{
     records::{Keeping, Record, VersionFacts},
 };
 use crate::names::{entries, entry_moves};
-use crate::operations::{history, upkeep::reaping};
+use crate::operations::{
+    commits::{
+        commit::PreparedChunk,
+        sealing_again::{self, SealedContent},
+    },
+    history,
+    upkeep::reaping,
+};
 use crate::pool_records::{
     meta::Counter,
     spaces::{self, Sums},
 };
 use crate::sql::Tx;
-use crate::versions;
-use crate::versions::{
-    commit::PreparedChunk,
-    parts,
-    sealing_again::{self, SealedContent},
-    wholes,
-};
+use crate::versions::{self, parts, wholes};
 use crate::when::{WhatIsKept, When};
 use crate::{Durability, Error};
 use potluck_core::attributes::EntryAttributes;
@@ -104,9 +105,19 @@ impl Replay {
                 self.passed.insert(path);
                 Ok(())
             }
-            record => apply::apply(db, &record, WHEN.pool_ms).map(drop),
-        }?;
-        empty_trash(db)
+            record => {
+                apply::apply(db, &record, WHEN.pool_ms)?;
+                match record {
+                    Record::Link { .. }
+                    | Record::Removed { .. }
+                    | Record::Moved { .. }
+                    | Record::Kept(_)
+                    | Record::Published { .. }
+                    | Record::SpaceRemoved { .. } => empty_trash(db),
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 
     fn file(
@@ -131,7 +142,10 @@ impl Replay {
                 None => return Err(Error::PartsDiffer(path.clone())),
             },
         };
-        entry_moves::remove(db, path, WHEN.pool_ms)?;
+        if matches!(entries::resolve(db, path), Ok(Some(_))) {
+            entry_moves::remove(db, path, WHEN.pool_ms)?;
+            empty_trash(db)?;
+        }
         let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
         let dir = entries::make_dirs(db, &above, of_file)?;
         let space = spaces::named(db, path.space())?;

@@ -1,29 +1,11 @@
-//! New keys for sealed spaces, and what is left under earlier ones.
+//! The content of sealed spaces that is sealed with earlier keys.
 
 use crate::error::Error;
-use crate::log::apply;
-use crate::pool_records::{
-    meta::Counter,
-    space_keys::KeyRing,
-    spaces::{self, Space},
-};
+use crate::pool_records::{space_keys::KeyRing, spaces::Space};
 use crate::sql::{Tx, params};
 use crate::versions::{self, COLUMNS};
-use potluck_core::ids::{KeyNumber, VersionId};
-use potluck_core::seal::SpaceKey;
+use potluck_core::ids::VersionId;
 use potluck_pool::redundancy::Version;
-
-/// The way in which the keys of a space change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rekey {
-    /// A new key is made in any case.
-    Anew,
-    /// A new key is made unless content is still to be sealed with the present key, which nobody else can know: then an earlier rekey
-    /// goes on.
-    OrGoOn,
-    /// No key is made: only keys that nothing needs any more are dropped.
-    Finish,
-}
 
 /// The state of a space between two keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,30 +25,9 @@ const IN_USE: &str = "(EXISTS (SELECT 1 FROM entries e WHERE e.version = v.id)
      OR EXISTS (SELECT 1 FROM parts p JOIN versions w ON w.id = p.whole WHERE p.part = v.id)
      OR EXISTS (SELECT 1 FROM bygone b WHERE b.version = v.id))";
 
-fn keys_of(space: &Space) -> Result<&KeyRing, Error> {
+/// Returns the keys of a space that is sealed.
+pub(crate) fn keys_of(space: &Space) -> Result<&KeyRing, Error> {
     space.keys.as_ref().ok_or_else(|| Error::NotSealed(space.name.clone()))
-}
-
-/// Gives a space a new key if that is asked for, and returns whether it did. Keys that nothing needs are dropped.
-pub(crate) fn rekey(db: &Tx, name: &str, key: &SpaceKey, how: Rekey) -> Result<bool, Error> {
-    drop_unused(db, name)?;
-    let space = spaces::named(db, name)?;
-    let mut keys = keys_of(&space)?.clone();
-    // Each earlier key that is left is needed.
-    let goes_on = match how {
-        Rekey::Anew => false,
-        Rekey::OrGoOn => keys.earlier().next().is_some() && !keys.exposed,
-        Rekey::Finish => true,
-    };
-    if goes_on {
-        return Ok(false);
-    }
-    keys.current = KeyNumber(Counter::Key.take(db, 1)? as u32);
-    keys.keys.0.insert(keys.current, key.clone());
-    keys.exposed = false;
-    apply::write(db, Space { keys: Some(keys), ..space }.record())?;
-    drop_unused(db, name)?;
-    Ok(true)
 }
 
 /// Returns what is left in a space under earlier keys.
@@ -116,26 +77,4 @@ pub(crate) fn old_versions(
     found.sort_by_key(|version| version.id);
     found.truncate(most);
     Ok(found)
-}
-
-/// Drops the earlier keys of a space that nothing needs any more, and returns how many there were.
-pub(crate) fn drop_unused(db: &Tx, name: &str) -> Result<usize, Error> {
-    let space = spaces::named(db, name)?;
-    let Some(mut keys) = space.keys.clone() else { return Ok(0) };
-    let before = keys.keys.0.len();
-    for number in keys.earlier().collect::<Vec<_>>() {
-        let needed = db.prepare("SELECT 1 FROM versions WHERE key = ?1 LIMIT 1")?;
-        let needed = { needed }.exists(params![number.0])?
-            || db
-                .prepare("SELECT 1 FROM sessions WHERE key = ?1 AND ended = 0")?
-                .exists(params![number.0])?;
-        if !needed {
-            keys.keys.0.remove(&number);
-        }
-    }
-    let dropped = before - keys.keys.0.len();
-    if dropped > 0 {
-        apply::write(db, Space { keys: Some(keys), ..space }.record())?;
-    }
-    Ok(dropped)
 }

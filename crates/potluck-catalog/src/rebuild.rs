@@ -1,14 +1,16 @@
 //! A catalog that is made anew from the records of a log.
 
+pub(crate) mod replay;
+
 use crate::engine::{self, Database};
 use crate::log::{
     records::Record,
-    replay::Replay,
     restored::{self, RestoredContent},
 };
 use crate::members::{self, authority};
 use crate::operations::{self, members::NewMember};
 use crate::pool_records::{meta, notes};
+use crate::rebuild::replay::Replay;
 use crate::{Error, OpenError};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};

@@ -84,7 +84,7 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
                 .policy
                 .with(over)
                 .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
-            apply::write(db, Space { policy, ..space }.record())
+            apply::write(db, Space { policy, ..space }.into())
         }
         EntryPlace::Dir(dir) => {
             let space = spaces::named(db, path.space())?;
@@ -105,7 +105,7 @@ pub(crate) fn replace(
 ) -> Result<bool, Error> {
     match spaces::numbered(db, space)?.filter(|space| space.policy == *before) {
         Some(space) => {
-            apply::write(db, Space { policy: policy.clone(), ..space }.record())?;
+            apply::write(db, Space { policy: policy.clone(), ..space }.into())?;
             Ok(true)
         }
         None => Ok(false),

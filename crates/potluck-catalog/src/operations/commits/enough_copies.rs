@@ -13,7 +13,7 @@
 
 use crate::chunks::ReferenceCounts;
 use crate::error::Error;
-use crate::versions::commit::PreparedFile;
+use crate::operations::commits::commit::PreparedFile;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
