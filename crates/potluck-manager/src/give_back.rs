@@ -18,7 +18,7 @@ use potluck_catalog::{Catalog, DonorNote, Error, Goal};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::size::count;
 use potluck_pool::Giving;
-use potluck_wire::control::{GivingBack, Going};
+use potluck_wire::control::{GivingBack, Going, MayGo};
 use std::sync::Arc;
 
 handles! {
@@ -75,22 +75,21 @@ impl GiveBacks {
         outlook: Outlook,
     ) -> Result<GivingBack, Error> {
         let Outlook { leaving, loss, less_safe, held_of, stopped } = outlook;
-        let back = self.of(departure, leaving).await?;
+        let mut back = self.of(departure, leaving).await?;
+        let is_whole = departure.over.is_none();
+        // Where nothing else is known, the verdict has it.
+        let is_told = !is_whole || back.may_go.verdict == Going::NotKnown;
+        let written = (!is_told).then(|| self.departures.writes_at(&departure.donors)).flatten();
+        back.blocked
+            .extend(written.map(|why| format!("it waits: {why}")).into_iter().chain(stopped.why()));
         Ok(GivingBack {
-            needed: back.to_move > 0 || loss.files > 0 || less_safe.files > 0,
             removal: Some(needs(&loss, &less_safe, &back.may_go)),
             listing: Some(loss.digest()),
-            written: departure
-                .over
-                .is_none()
-                .then(|| self.departures.writes_at(&departure.donors))
-                .flatten(),
             lost: loss.paths,
             lost_files: loss.files,
             less_safe: less_safe.paths,
             less_safe_files: less_safe.files,
-            held_of: departure.over.is_none().then_some(held_of),
-            stops_changes: stopped.why(),
+            held_of: is_whole.then_some(held_of),
             ..back
         })
     }
@@ -115,20 +114,21 @@ impl GiveBacks {
         let repair = pool.repair_state(now);
         let to_make = leaving.moving.chunks + leaving.unreached;
         let paused = repair.paused.clone().filter(|_| to_make > 0);
+        let silent: Vec<String> = donors
+            .iter()
+            .filter(|id| !pool.is_heard(**id, now))
+            .map(|id| pool.named(*id))
+            .collect();
         let given_up = donors.iter().all(|donor| pool.has_nothing(*donor, now));
         let mut back = GivingBack {
             active: giving.is_some(),
             held: donors.iter().map(|donor| pool.held(*donor)).sum(),
             unclaimed: donors.iter().map(|donor| pool.unclaimed(*donor)).sum(),
             last_donor: pool.staying(donors, now) == 0,
-            room_elsewhere: Some(pool.room(donors, now)),
-            silent: donors.iter().any(|donor| !pool.is_heard(*donor, now)),
-            held_up: paused.map(|why| format!("repair rests, {why}: `potluck repair resume`")),
             may_go,
             ..GivingBack::default()
         };
         drop(pool);
-        back.held_up = back.held_up.or_else(|| self.no_deletion());
         let Leaving { moving, blocked, .. } = leaving;
         // A chunk that several files use was counted for each, so this may be more than the donor
         // holds.
@@ -149,6 +149,26 @@ impl GiveBacks {
             let stuck = back.may_go.verdict == Going::Stuck;
             back.stuck_why = if stuck { Some(back.may_go.why.clone()) } else { repair.stuck_why };
         }
+        let paused = paused.map(|why| format!("repair rests, {why}: `potluck repair resume`"));
+        let held_up = paused.or_else(|| self.no_deletion()).filter(|_| back.held > 0);
+        back.blocked = blockers(&back, &silent).into_iter().chain(held_up).collect();
         Ok(back)
     }
+}
+
+/// Says what keeps the chunks of donors from leaving, where some of the donors are `silent`.
+fn blockers(back: &GivingBack, silent: &[String]) -> Vec<String> {
+    let MayGo { verdict, why, advice } = &back.may_go;
+    if *verdict == Going::Stuck {
+        return vec![format!("it cannot come to its end: {why}; {advice}")];
+    }
+    let silent = silent.iter().map(|name| {
+        format!("{name} is not heard, and nothing moves until it is: start `potluck lend` there")
+    });
+    let stuck = (back.stuck > 0).then(|| {
+        let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
+        let chunks = count(back.stuck, "chunk");
+        format!("{chunks} cannot be moved now: {why}; lend more elsewhere, or call it off")
+    });
+    silent.chain(stuck).collect()
 }

@@ -27,6 +27,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
 use potluck_wire::token::Role;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 handles! {
@@ -253,14 +254,14 @@ pub fn about(member: StoredMember, is_behind: bool) -> MemberAbout {
 
 impl Answer<Revoke> for MembershipCalls {
     async fn answer(self, call: Revoke, caller: CallingMember) -> Result<Done, Failure> {
-        let Revoke { member, now, agreed, .. } = call;
-        let donor = DonorId(member.0);
-        let is_donor = self.pool.lock().knows_donor(donor);
-        let _condemned = match is_donor {
-            true => Some(self.departures.allow(donor, RemovalTerms { now, agreed }).await?),
-            false => None,
-        };
-        self.revoke(&caller, Revoke::NAME, member).await
+        let Revoke { members, now, agreed } = call;
+        let mut donors: BTreeSet<_> = members.iter().map(|member| DonorId(member.0)).collect();
+        donors.retain(|donor| self.pool.lock().knows_donor(*donor));
+        let _condemned = self.departures.allow(donors, RemovalTerms { now, agreed }).await?;
+        for member in members {
+            self.revoke(&caller, Revoke::NAME, member).await?;
+        }
+        Ok(Done {})
     }
 }
 
@@ -268,12 +269,11 @@ impl Answer<Leave> for MembershipCalls {
     async fn answer(self, call: Leave, caller: CallingMember) -> Result<Done, Failure> {
         let who = caller.member()?;
         let Leave { now, agreed } = call;
-        let donor = DonorId(who.member.0);
-        let _condemned = match who.role {
-            Role::Donor => Some(self.departures.allow(donor, RemovalTerms { now, agreed }).await?),
-            Role::User | Role::Admin => None,
-        };
-        self.revoke(&caller, Leave::NAME, who.member).await
+        let donor = (who.role == Role::Donor).then_some(DonorId(who.member.0));
+        let donors = donor.into_iter().collect();
+        let _condemned = self.departures.allow(donors, RemovalTerms { now, agreed }).await?;
+        self.revoke(&caller, Leave::NAME, who.member).await?;
+        Ok(Done {})
     }
 }
 
@@ -284,7 +284,7 @@ impl MembershipCalls {
         caller: &CallingMember,
         call: &str,
         id: MemberId,
-    ) -> Result<Done, Failure> {
+    ) -> Result<(), Failure> {
         let (member, forgotten) = self.catalog.revoke(id).await?;
         self.members.forget(&forgotten);
         let what = format!("{} {} ({}) is revoked", member.role, member.name, member.id);
@@ -313,7 +313,7 @@ impl MembershipCalls {
             self.scan_state.changed_anywhere(self.time.tick());
             self.scan_state.hurry(self.time.tick());
         }
-        Ok(Done {})
+        Ok(())
     }
 }
 

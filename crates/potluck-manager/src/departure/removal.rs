@@ -7,6 +7,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::size::count;
 use potluck_wire::control::{Going, MayGo, RemovalNeeds};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
 
 /// The effects that the caller accepts when it removes a donor.
 #[derive(Debug, Clone, Copy)]
@@ -17,35 +18,42 @@ pub struct RemovalTerms {
     pub agreed: Option<Digest>,
 }
 
-/// A donor that may go. Until this is dropped no file is committed that counts on it.
-pub struct DonorBeingRemoved {
+/// Donors that may go. Until this is dropped no file is committed that counts on them.
+pub struct DonorsBeingRemoved {
     pool: SharedPool,
-    donor: DonorId,
+    donors: BTreeSet<DonorId>,
 }
 
-impl Drop for DonorBeingRemoved {
+impl Drop for DonorsBeingRemoved {
     fn drop(&mut self) {
-        self.pool.lock().spare_donor(self.donor);
+        let mut pool = self.pool.lock();
+        self.donors.iter().for_each(|donor| pool.spare_donor(*donor));
     }
 }
 
 impl Departures {
-    /// Lets a donor go, or fails with the reason and what to do. The caller removes the donor before it drops the
-    /// returned guard: otherwise a file might be committed after the look with all its copies at the donor.
+    /// Lets donors go together, or fails with the reason and what to do. The caller removes the donors before it drops
+    /// the returned guard: otherwise a file might be committed after the look with all its copies at the donors.
     pub async fn allow(
         &self,
-        donor: DonorId,
+        donors: BTreeSet<DonorId>,
         removal: RemovalTerms,
-    ) -> Result<DonorBeingRemoved, Failure> {
-        self.pool.lock().condemn_donor(donor);
-        let condemned = DonorBeingRemoved { pool: self.pool.clone(), donor };
-        // After this turn of the catalog's writer, files whose commits counted on the donor are in the catalog.
+    ) -> Result<DonorsBeingRemoved, Failure> {
+        let condemned = DonorsBeingRemoved { pool: self.pool.clone(), donors: donors.clone() };
+        let names: Vec<String> = {
+            let mut pool = self.pool.lock();
+            donors.iter().for_each(|donor| pool.condemn_donor(*donor));
+            donors.iter().map(|donor| pool.named(*donor)).collect()
+        };
+        if donors.is_empty() {
+            return Ok(condemned);
+        }
+        // After this turn of the catalog's writer, files whose commits counted on the donors are in the catalog.
         self.catalog.in_turn().await?;
-        let departure = Departure::of(donor);
+        let departure = Departure { donors, over: None, told: None };
         let outlook = self.look(&departure).await?;
         let may_go = self.may_go(&departure, outlook.leaving).await?;
-        let name = self.pool.lock().named(donor);
-        removal.judge(&name, &outlook, &may_go)?;
+        removal.judge(&names.join(" and "), &outlook, &may_go)?;
         Ok(condemned)
     }
 }

@@ -172,24 +172,24 @@ pub struct Found {
     pub donors: Vec<Addresses>,
 }
 
-/// Takes a member's rights away (admins). A donor is removed only where no file needs it, unless the call says
-/// otherwise.
+/// Takes members' rights away (admins). Donors among them are removed only where no file needs them, unless the call
+/// says otherwise. They are judged together, for none of them can count on the copies of another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Revoke {
-    /// The number of the member.
-    pub member: MemberId,
-    /// True if a donor is removed also where files are less safe without it than promised, until they are made whole
+    /// The numbers of the members.
+    pub members: Vec<MemberId>,
+    /// True if donors are removed also where files are less safe without them than promised, until they are made whole
     /// again.
     #[serde(default)]
     pub now: bool,
-    /// The digest of the list of files that may be lost with a donor ([`super::GivingBack::listing`]).
+    /// The digest of the list of files that may be lost with donors ([`super::GivingBack::listing`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
 }
 impl Revoke {
     /// Makes the request that removes a member only where nobody loses anything by it.
     pub fn of(member: MemberId) -> Self {
-        Self { member, now: false, agreed: None }
+        Self { members: vec![member], now: false, agreed: None }
     }
 }
 impl Call for Revoke {

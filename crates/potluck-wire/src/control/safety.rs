@@ -202,24 +202,11 @@ pub struct GivingBack {
     pub stuck: u64,
     /// The reason why chunks are stuck.
     pub stuck_why: Option<String>,
-    /// The bytes that other donors can take now, as far as it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub room_elsewhere: Option<u64>,
     /// The judgement of whether the donor may leave the pool.
     pub may_go: MayGo,
-    /// True if the donor is not heard now: nothing moves until it is.
-    pub silent: bool,
-    /// The reason why nothing moves or nothing is deleted in the whole pool until somebody ends that: a pause of
-    /// repair, a GC freeze, or damaged records.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_up: Option<String>,
-    /// The files whose change to another redundancy cannot go on once the donor leaves, and why, as [`Departing`]
-    /// tells. They keep the redundancy that they have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stops_changes: Option<String>,
-    /// The writes that may still store something at the donor, as [`Departing`] tells: its give-back waits for them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub written: Option<String>,
+    /// What keeps the give-back from going on, or would, and from being done: sentences for people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<String>,
     /// True if no other donor stays: the pool's own metadata is then on the manager's own disk only.
     pub last_donor: bool,
     /// The number of chunks on the donor that this pool's catalog does not know; they are deleted only if an admin has
@@ -241,15 +228,20 @@ pub struct GivingBack {
     /// The digest of the whole list of files that are or would be lost, to which the caller agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
-    /// True if anybody needs what the donor holds, as [`Departing`] tells: something has to move first, or files would
-    /// be lost or less safe if the space were taken now.
-    pub needed: bool,
     /// The number of files, spaces and members whose data the donor holds, as [`Departing`] tells of a whole departure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_of: Option<HeldOf>,
     /// The least that has to be said for the donor's removal not to be refused, as [`Departing`] tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalNeeds>,
+}
+
+impl GivingBack {
+    /// Returns whether anybody needs what the donor holds, as [`Departing`] tells: something has to move first, or files
+    /// would be lost or less safe if the space were taken now.
+    pub fn is_needed(&self) -> bool {
+        self.to_move > 0 || self.lost_files > 0 || self.less_safe_files > 0
+    }
 }
 
 /// The numbers of files, spaces and members whose data a donor holds: its owner may know that much of other people.

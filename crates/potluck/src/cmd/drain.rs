@@ -18,6 +18,7 @@ use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack, Goi
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -204,14 +205,26 @@ pub async fn empty(
             "{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is",
             place.name
         );
-        let blocked = begun.stops_changes.clone().into_iter().chain(blockers(place, &begun));
-        let text = blocked.fold(text, |text, what| text + "\n! " + &what);
+        let text = begun.blocked.iter().fold(text, |text, what| text + "\n! " + what);
         return done(begun, text);
     }
     let background = GoesOn::new(output, place);
-    begun.stops_changes.iter().for_each(|what| output.note(what));
-    blockers(place, &begun).iter().for_each(|what| output.note(what));
-    wait(place, client, background, shown).await
+    begun.blocked.iter().chain([&meaning(place)]).for_each(|what| output.note(what));
+    let looked = |back: &GivingBack| {
+        if !back.done && back.active {
+            return ControlFlow::Continue(Underway {
+                given: back.held_at_start.saturating_sub(back.held),
+                of: back.held_at_start,
+                told: progress(back),
+                waits_for: back.may_go.why.clone(),
+                stuck: (back.stuck > 0 && back.stuck >= back.to_move).then(|| stuck(place, back)),
+            });
+        }
+        let ending = if back.done { Ending::Done } else { Ending::Partial };
+        let text = outcome(place, back);
+        ControlFlow::Break(GiveBackOutcome { ending, back: back.clone(), text })
+    };
+    wait(client, background, shown, looked).await
 }
 
 /// Begins to give back everything at once, after the user agreed to the files that are lost by that. If these
@@ -242,23 +255,19 @@ async fn begin_now(
 /// Says what giving back everything would mean.
 fn plan(place: &GiveBackPlace<'_>, now: bool, planned: &GivingBack) -> String {
     let (name, held) = (place.name, format_size(planned.held));
-    let mut text = format!("{name} holds {held} and would keep nothing");
-    let _ = write!(text, "\n{}", meaning(place));
-    if planned.last_donor {
-        let _ = write!(text, "\n! {LAST_DONOR}");
+    let last = if planned.last_donor { format!("\n! {LAST_DONOR}") } else { String::new() };
+    let means = if now { at_once(planned) } else { moving(planned) };
+    format!("{name} holds {held} and would keep nothing\n{}{last}\n{means}", meaning(place))
+}
+
+/// Says what it would mean for files if what leaves went at once.
+pub fn at_once(planned: &GivingBack) -> String {
+    match (planned.lost_files, planned.less_safe_files) {
+        (0, 0) => return "no file would be lost, nor less safe".into(),
+        (0, _) => return format!("no file would be lost, and {}", weakened(planned)),
+        _ => {}
     }
-    if !now {
-        let _ = write!(text, "\n{}", moving(planned));
-        return text;
-    }
-    if planned.lost_files == 0 {
-        text.push_str("\nevery file has enough elsewhere to be read; nothing is lost");
-        if planned.less_safe_files > 0 {
-            let _ = write!(text, "\n{}", weakened(planned));
-        }
-        return text;
-    }
-    let _ = write!(text, "\n{} would be lost for ever:", count(planned.lost_files, "file"));
+    let mut text = format!("{} would be lost for ever:", count(planned.lost_files, "file"));
     for path in &planned.lost {
         let _ = write!(text, "\n  {}", told(&output::name(path)));
     }
@@ -279,40 +288,22 @@ pub fn ending(planned: &GivingBack) -> Ending {
 
 /// Says what happens to the chunks that leave a donor, and whether all of them can move.
 pub fn moving(planned: &GivingBack) -> String {
-    let mut text = what_moves(planned);
-    if let Some(stops) = &planned.stops_changes {
-        let _ = write!(text, "\n! {stops}");
-    }
-    if let Some(why) = planned.held_up.as_ref().filter(|_| planned.held > 0) {
-        let _ = write!(text, "\n! it would wait: {why}");
-    }
-    // Where nothing else is known, the verdict has it.
-    let is_told = planned.may_go.verdict == Going::NotKnown;
-    if let Some(why) = planned.written.as_ref().filter(|_| !is_told) {
-        let _ = write!(text, "\n! it would wait: {why}");
-    }
-    text
-}
-
-fn what_moves(planned: &GivingBack) -> String {
     let MayGo { verdict, why, .. } = &planned.may_go;
-    match verdict {
+    let moves = match verdict {
         Going::Now => format!("nothing has to move first: {why}; nothing is lost"),
         Going::AfterMoving => {
             "what other donors lack of it moves to them first; nothing is lost".into()
         }
-        Going::Stuck => format!(
-            "what other donors take moves to them, and the rest stays\n! {}",
-            why_not(planned).unwrap_or_default()
-        ),
+        Going::Stuck => "what other donors take moves to them, and the rest stays".into(),
         Going::NotKnown => {
             format!("whether all of it can move to other donors is not known yet: {why}")
         }
-    }
+    };
+    planned.blocked.iter().fold(moves, |text, what| text + "\n! " + what)
 }
 
 /// Says which files are less safe if a donor goes at once, and whether repair can change that.
-pub fn weakened(planned: &GivingBack) -> String {
+fn weakened(planned: &GivingBack) -> String {
     // A donor that is given up or not heard moves nothing itself, but repair makes what it held from other copies.
     let until = match planned.stuck {
         0 => "until repair made them whole",
@@ -336,35 +327,6 @@ fn meaning(place: &GiveBackPlace<'_>) -> String {
     format!("nothing new is stored there until `{}`", place.cancel)
 }
 
-/// Says why a give-back is stuck, and what to do; `None` if it is not stuck.
-fn why_not(back: &GivingBack) -> Option<String> {
-    let MayGo { verdict, why, advice } = &back.may_go;
-    let stuck = *verdict == Going::Stuck;
-    stuck.then(|| format!("it cannot come to its end: {why}; {advice}"))
-}
-
-/// Says what keeps a give-back from going on.
-pub fn blockers(place: &GiveBackPlace<'_>, back: &GivingBack) -> Vec<String> {
-    if let Some(why) = why_not(back) {
-        return vec![why];
-    }
-    let silent = back.silent.then(|| {
-        format!(
-            "{} is not heard, and nothing moves until it is: start `potluck lend` there first",
-            place.name
-        )
-    });
-    let stuck = (back.stuck > 0).then(|| {
-        let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
-        format!(
-            "{} cannot be moved now: {why}; lend more elsewhere, or call it off: `{}`",
-            count(back.stuck, "chunk"),
-            place.cancel
-        )
-    });
-    silent.into_iter().chain(stuck).chain(back.held_up.clone()).collect()
-}
-
 /// Says now and then what a command waits for, so that none of them waits without a word.
 pub struct WaitNotes {
     /// The time at which the command last said something.
@@ -380,17 +342,12 @@ impl WaitNotes {
     }
 
     /// Returns what is to be said now: what keeps the give-back from going on, else what it waits for.
-    pub fn due(
-        &mut self,
-        now: Tick,
-        blocked: Vec<String>,
-        waits_for: impl FnOnce() -> String,
-    ) -> Vec<String> {
+    pub fn due(&mut self, now: Tick, blocked: &[String], waits_for: &str) -> Vec<String> {
         if now.saturating_sub(self.said) < self.every {
             return Vec::new();
         }
         (self.said, self.every) = (now, SAY_EVERY);
-        if blocked.is_empty() { vec![format!("waiting: {}", waits_for())] } else { blocked }
+        if blocked.is_empty() { vec![format!("waiting: {waits_for}")] } else { blocked.to_vec() }
     }
 }
 
@@ -424,46 +381,59 @@ impl Drop for GoesOn<'_> {
     }
 }
 
-async fn wait(
-    place: &GiveBackPlace<'_>,
+/// What a command that waits for a give-back shows of it.
+pub struct Underway {
+    /// The bytes that were given back.
+    pub given: u64,
+    /// The bytes that are to be given back in all.
+    pub of: u64,
+    /// What the progress bar tells beside that.
+    pub told: String,
+    /// What the give-back waits for, where nothing keeps it from going on.
+    pub waits_for: String,
+    /// The failure with which the command ends if nothing moves for long.
+    pub stuck: Option<Failure>,
+}
+
+/// Asks again and again how far a give-back is, until `look` says that it is over.
+///
+/// Errors: it is stuck.
+pub async fn wait<T>(
     client: &Pool,
     mut background: GoesOn<'_>,
     shown: bool,
-) -> Result<GiveBackOutcome, Failure> {
+    mut look: impl FnMut(&GivingBack) -> ControlFlow<T, Underway>,
+) -> Result<T, Failure> {
     let bar = progress_bar::level(shown);
     let started = client.now();
-    let (mut moved, mut all_stuck, mut notes) = (started, None, WaitNotes::new(started));
+    let (mut moved, mut stuck, mut notes) = (started, None, WaitNotes::new(started));
     let mut least = (u64::MAX, u64::MAX);
-    background.output.note(&meaning(place));
     loop {
-        let back = client.call_retrying(&GiveBackStatus { donor: place.donor }).await?;
+        let donor = background.place.donor;
+        let back = client.call_retrying(&GiveBackStatus { donor }).await?;
         let now = client.now();
-        if back.done || !back.active {
-            drop(bar);
-            background.done();
-            let ending = if back.done { Ending::Done } else { Ending::Partial };
-            let text = outcome(place, &back);
-            return Ok(GiveBackOutcome { ending, back, text });
-        }
+        let underway = match look(&back) {
+            ControlFlow::Continue(underway) => underway,
+            ControlFlow::Break(over) => {
+                background.done();
+                return Ok(over);
+            }
+        };
         if back.held < least.0 || back.to_move < least.1 {
             least = (back.held.min(least.0), back.to_move.min(least.1));
             moved = now;
         }
         // The manager looks at a stuck give-back again now and then, and reports it as not stuck for a moment.
-        if back.stuck > 0 && back.stuck >= back.to_move {
-            all_stuck = Some((now, back.clone()));
-        }
-        if let Some((at, found)) = &all_stuck
+        stuck = underway.stuck.map(|failure| (now, failure)).or(stuck);
+        if let Some((at, failure)) = &stuck
             && now - moved > STUCK_TIMEOUT
             && now - *at < SAY_EVERY
         {
-            drop(bar);
-            return Err(stuck(place, found));
+            return Err(failure.clone());
         }
-        let said = notes.due(now, blockers(place, &back), || back.may_go.why.clone());
+        let said = notes.due(now, &back.blocked, &underway.waits_for);
         said.iter().for_each(|what| background.output.note(what));
-        let given = back.held_at_start.saturating_sub(back.held);
-        bar.set(given, back.held_at_start, progress(&back));
+        bar.set(underway.given, underway.of, underway.told);
         tokio::time::sleep(super::waiting::ASK_AGAIN).await;
     }
 }
@@ -537,20 +507,14 @@ mod tests {
         let text = plan(&place(), false, &planned);
         assert!(text.contains("nothing new is stored there until"), "{text}");
         let may_go = |verdict| MayGo { verdict, why: "too few".into(), advice: "lend".into() };
-        let narrow = GivingBack { may_go: may_go(Going::Stuck), ..planned.clone() };
+        let blocked = vec!["it cannot come to its end: too few".to_owned()];
+        let narrow = GivingBack { may_go: may_go(Going::Stuck), blocked, ..planned.clone() };
         let text = plan(&place(), false, &narrow);
-        assert!(text.contains("! it cannot come to its end: too few; lend"), "{text}");
+        assert!(text.ends_with("stays\n! it cannot come to its end: too few"), "{text}");
         assert!(!text.contains("nothing is lost"), "{text}");
         let roomy = GivingBack { may_go: may_go(Going::AfterMoving), ..planned };
         let text = plan(&place(), false, &roomy);
         assert!(!text.contains('!') && text.contains("nothing is lost"), "{text}");
-        let written = Some("a write of ada, begun 3m ago".to_owned());
-        let text = plan(&place(), false, &GivingBack { written, ..roomy });
-        assert!(text.ends_with("! it would wait: a write of ada, begun 3m ago"), "{text}");
-        let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
-        let blocked = blockers(&place(), &back);
-        assert!(blocked[0].contains("start `potluck lend` there"), "{blocked:?}");
-        assert!(blocked[1].starts_with("47 chunks cannot be moved now"), "{blocked:?}");
         let part = GivingBack { active: true, done: true, ..GivingBack::default() };
         assert!(!outcome(&place(), &part).contains("until"), "said when it began, and not twice");
     }
@@ -570,8 +534,8 @@ mod tests {
         let at = |seconds| Tick::ZERO + Duration::from_secs(seconds);
         let mut notes = WaitNotes::new(at(0));
         let mut due = |seconds, blocked: &[&str]| {
-            let blocked = blocked.iter().map(|what| (*what).to_owned()).collect();
-            notes.due(at(seconds), blocked, || "3 chunks move".into())
+            let blocked: Vec<String> = blocked.iter().map(|what| (*what).to_owned()).collect();
+            notes.due(at(seconds), &blocked, "3 chunks move")
         };
         assert_eq!(due(1, &["full"]), [""; 0]);
         assert_eq!(due(9, &[]), ["waiting: 3 chunks move"]);

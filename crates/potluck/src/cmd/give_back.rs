@@ -3,25 +3,21 @@
 //! donors.
 
 use super::Ending;
-use super::drain::{GiveBackPlace, GoesOn, WaitNotes, blockers, ending, moving};
+use super::drain::{GiveBackPlace, GoesOn, Underway, ending, moving, wait};
 use super::lend::absolute;
-use super::set::one_of;
+use super::set::{apply, one_of};
 use crate::args;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
-use crate::progress_bar;
-use crate::running::{self, Told};
+use crate::running;
 use crate::settings_file::SettingsFile;
 use potluck_client::Pool;
 use potluck_core::size::{count, exact_size, format_size, parse_size};
 use potluck_wire::control::{Departing, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How long nothing may move before the command stops waiting: longer than the restart of a donor.
-const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The bytes lent before and afterwards, and how far the move is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,7 +64,7 @@ pub async fn run(
         _ => format!(" --dir {}", dir.display()),
     };
     let less = planned(&file, dir, args.size, args.to)?;
-    let held = status(client).await?.held;
+    let held = client.call_retrying(&GiveBackStatus { donor: None }).await?.held;
     let mut less = less.seen(held);
     if less.to_move > 0 {
         let look = Departing { donors: Vec::new(), over: Some(less.to_move) };
@@ -82,13 +78,40 @@ pub async fn run(
         cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)),
         ..place
     };
-    set(&less, state, output).await?;
+    let key = keys::key("lend.max");
+    apply(key, state, args.dir.as_deref(), Some(&exact_size(less.lends)), output).await?;
     if args.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
         output.result(&less, |less| plan(less, "lends"));
         return Ok(Ending::Done);
     }
     output.note(&plan(&less, "lends"));
-    wait(less, GoesOn::new(output, &place), client, shown).await
+    let first = less.to_move;
+    let looked = |back: &GivingBack| {
+        let less = less.clone().seen(back.held);
+        let (left, lends) = (format_size(less.to_move), format_size(less.lends));
+        if less.done {
+            return ControlFlow::Break(less);
+        }
+        let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
+        let what =
+            format!("{left} beyond what this machine lends, {lends}, cannot be moved now: {why}");
+        ControlFlow::Continue(Underway {
+            given: first.saturating_sub(less.to_move),
+            of: first,
+            told: format!("{} to move first", count(back.to_move, "chunk")),
+            waits_for: format!("{left} move to other donors first"),
+            stuck: Some(
+                Failure::new(ErrorKind::Partial, code::STUCK, what)
+                    .hint("lend more elsewhere (`potluck lend`), and it goes on by itself"),
+            ),
+        })
+    };
+    let given = wait(client, GoesOn::new(output, &place), shown, looked).await?;
+    output.result(&given, |Less { lends, held, .. }| {
+        let (lends, held) = (format_size(*lends), format_size(*held));
+        format!("given back; this machine lends {lends} and holds {held}")
+    });
+    Ok(Ending::Done)
 }
 
 /// Works out the bytes that are lent now and those that are to be lent.
@@ -127,42 +150,6 @@ fn planned(
     Ok(Less { dir, lent, lends, held: 0, to_move: 0, done: false, planned: None })
 }
 
-/// Writes the new cap to the settings, and has a running daemon read them. If the daemon refuses, the old cap is
-/// written again.
-async fn set(less: &Less, state: &Path, output: &Output) -> Result<(), Failure> {
-    let write = |max: u64| {
-        SettingsFile::edit(Daemon::Donor, state, |file| {
-            file.set_lent(&less.dir, keys::key("lend.max"), Some(&exact_size(max)));
-            Ok(())
-        })
-    };
-    write(less.lends)?;
-    match running::reload(state).await {
-        Told::Took(_) => Ok(()),
-        Told::Nobody => {
-            output.note("the donor does not run: that holds from its next start on");
-            Ok(())
-        }
-        Told::Unheard(why) => {
-            output.note(&format!(
-                "the donor could not be told ({why}): have it read its settings with kill -HUP"
-            ));
-            Ok(())
-        }
-        Told::Refused(why) => {
-            write(less.lent)?;
-            running::reload(state).await;
-            let what = format!("the donor did not take it: {why}");
-            Err(Failure::new(ErrorKind::Other, code::BAD_SETTINGS, what)
-                .hint("nothing was changed; mend its settings first: `potluck set`"))
-        }
-    }
-}
-
-async fn status(client: &Pool) -> Result<GivingBack, Failure> {
-    client.call_retrying(&GiveBackStatus { donor: None }).await
-}
-
 fn plan(less: &Less, lends: &str) -> String {
     let Less { dir, lent, held, to_move, .. } = less;
     let mut text = format!(
@@ -179,53 +166,6 @@ fn plan(less: &Less, lends: &str) -> String {
         text.push_str(&format!("\n{}", moving(planned)));
     }
     text
-}
-
-async fn wait(
-    mut less: Less,
-    mut background: GoesOn<'_>,
-    client: &Pool,
-    shown: bool,
-) -> Result<Ending, Failure> {
-    let bar = progress_bar::level(shown);
-    let (first, mut moved) = (less.to_move, client.now());
-    let mut notes = WaitNotes::new(client.now());
-    loop {
-        let back = status(client).await?;
-        let (before, now) = (less.to_move, client.now());
-        less = less.seen(back.held);
-        if less.done {
-            drop(bar);
-            background.done();
-            background.output.result(&less, |less| {
-                format!(
-                    "given back; this machine lends {} and holds {}",
-                    format_size(less.lends),
-                    format_size(less.held)
-                )
-            });
-            return Ok(Ending::Done);
-        }
-        if less.to_move < before {
-            moved = now;
-        }
-        if now - moved > STUCK_TIMEOUT {
-            drop(bar);
-            let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
-            let what = format!(
-                "{} beyond what this machine lends cannot be moved now: {why}",
-                format_size(less.to_move)
-            );
-            return Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
-                .hint("lend more elsewhere (`potluck lend`), and it goes on by itself"));
-        }
-        let waits_for = || format!("{} move to other donors first", format_size(less.to_move));
-        let said = notes.due(now, blockers(background.place, &back), waits_for);
-        said.iter().for_each(|what| background.output.note(what));
-        let chunks = format!("{} to move first", count(back.to_move, "chunk"));
-        bar.set(first.saturating_sub(less.to_move), first, chunks);
-        tokio::time::sleep(super::waiting::ASK_AGAIN).await;
-    }
 }
 
 #[cfg(test)]

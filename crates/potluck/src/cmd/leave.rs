@@ -14,7 +14,7 @@ use super::{Ending, lend};
 use crate::args::{self, Caution, DrainOptions};
 use crate::command_settings::{self, CommandSettings};
 use crate::confirm::confirm;
-use crate::output::{Output, can_ask, count, told};
+use crate::output::{Output, can_ask, count};
 use crate::systemd::UnitRole as Service;
 pub use of_directory::of_directory;
 use potluck_client::Pool;
@@ -238,7 +238,7 @@ async fn confirm_loss(files: u64) -> Result<(), Failure> {
 /// membership that was to end.
 fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
     let MayGo { verdict, why, advice } = &held.may_go;
-    if *verdict != Going::Stuck || !held.needed {
+    if *verdict != Going::Stuck || !held.is_needed() {
         return None;
     }
     // With this option only the donor of one directory leaves, and not the whole machine.
@@ -259,7 +259,7 @@ async fn give_back(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    if !held.needed {
+    if !held.is_needed() {
         return Ok(Ending::Done);
     }
     // All give-backs begin before the command waits for one, so that nothing moves from one of these donors
@@ -327,7 +327,7 @@ impl<'a> Open<'a> {
             let loss = if args.now { self.holds().await? } else { None };
             let loses = loss.as_ref().map_or(0, |loss| loss.lost_files);
             if let Some(loss) = loss.as_ref().filter(|_| loses > *may_lose && !args.caution.yes) {
-                output.note(&lost(loss));
+                output.note(&drain::at_once(loss));
                 confirm_loss(loses).await?;
                 *may_lose = loses;
             }
@@ -349,16 +349,6 @@ impl<'a> Open<'a> {
             }
         }
     }
-}
-
-fn lost(loss: &GivingBack) -> String {
-    let mut text = format!("{} would be lost for ever:", count(loss.lost_files, "file"));
-    loss.lost.iter().for_each(|path| text.push_str(&format!("\n  {}", told(path))));
-    let more = loss.lost_files.saturating_sub(loss.lost.len() as u64);
-    if more > 0 {
-        text.push_str(&format!("\n  … and {more} more"));
-    }
-    text
 }
 
 impl<'a> Plan<'a> {
@@ -420,14 +410,6 @@ impl<'a> Plan<'a> {
 
 /// Says what happens to the chunks of donors that leave.
 fn becomes(held: &GivingBack, now: bool) -> String {
-    let becomes = if !now {
-        drain::moving(held)
-    } else if held.lost_files > 0 {
-        lost(held)
-    } else if held.less_safe_files > 0 {
-        format!("no file is lost\n{}", drain::weakened(held))
-    } else {
-        "no file is lost, nor less safe".into()
-    };
+    let becomes = if now { drain::at_once(held) } else { drain::moving(held) };
     format!("what is lent here holds {}; {becomes}", format_size(held.held))
 }

@@ -1,10 +1,9 @@
 //! `potluck members`: lists and removes members of the pool.
 
 use super::Ending;
-use super::drain::weakened;
-use super::nodes::{only_there, removable, would_end};
+use super::drain::at_once;
 use super::space::{advise_rekey, rekey_advised};
-use crate::args::{self, MembersLsArgs, MembersRmArgs};
+use crate::args::{self, Caution, MembersLsArgs, MembersRmArgs};
 use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
 use crate::output::{Output, count, duration, in_zone, table, time};
@@ -12,8 +11,8 @@ use potluck_client::Pool;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::rights::is_number;
 use potluck_wire::control::{
-    Departing, GivingBack, Invitation, InvitationList, MayGo, MemberAbout, MemberList, Members,
-    RemovalNeeds, Revoke,
+    Departing, GivingBack, Going, Invitation, InvitationList, MayGo, MemberAbout, MemberList,
+    Members, RemovalNeeds, Revoke,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -32,7 +31,7 @@ pub async fn run(
             Ok(Ending::Done)
         }
         args::MembersArgs::Rm(args) => {
-            remove(&args, &all, settings.identity()?.about.member, client, output).await
+            remove(args, &all, settings.identity()?.about.member, client, output).await
         }
     }
 }
@@ -83,35 +82,30 @@ struct RemovedMembers<'a> {
     removed: bool,
     /// The invitations that these members made and that nobody has used: they let nobody in any more.
     void_invitations: &'a [Invitation],
-    /// The judgement of whether the donors among them may go together; `None` if none is a donor.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    may_go: Option<&'a MayGo>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost_files: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    less_safe_files: Option<u64>,
+    /// What it means that the donors among them go together; `None` if none is a donor.
+    #[serde(flatten)]
+    look: Option<DonorsRemoved<'a>>,
 }
 
-impl<'a> RemovedMembers<'a> {
-    fn of(
-        members: &'a [&'a MemberAbout],
-        void_invitations: &'a [Invitation],
-        look: Option<&'a GivingBack>,
-        removed: bool,
-    ) -> Self {
-        Self {
-            members,
-            removed,
-            void_invitations,
-            may_go: look.map(|look| &look.may_go),
-            lost_files: look.map(|look| look.lost_files),
-            less_safe_files: look.map(|look| look.less_safe_files),
-        }
+#[derive(Serialize)]
+struct DonorsRemoved<'a> {
+    may_go: &'a MayGo,
+    lost: &'a [String],
+    lost_files: u64,
+    less_safe: &'a [String],
+    less_safe_files: u64,
+}
+
+impl<'a> DonorsRemoved<'a> {
+    fn of(look: &'a GivingBack) -> Self {
+        let GivingBack { may_go, lost, lost_files, less_safe, less_safe_files, .. } = look;
+        let (lost_files, less_safe_files) = (*lost_files, *less_safe_files);
+        Self { may_go, lost, lost_files, less_safe, less_safe_files }
     }
 }
 
 async fn remove(
-    args: &MembersRmArgs,
+    args: MembersRmArgs,
     all: &[MemberAbout],
     own: MemberId,
     client: &Pool,
@@ -130,65 +124,115 @@ async fn remove(
         return Err(Failure::new(ErrorKind::Conflict, code::NOT_ALLOWED, what)
             .hint("`potluck leave` ends your own membership"));
     }
-    let donors = named.iter().filter(|member| member.role == Role::Donor && !member.revoked);
-    let donors: Vec<_> = donors.collect();
-    // The donors are judged together, because none of them may rely on chunks of another that goes as well.
-    let look = match donors.is_empty() {
-        true => None,
-        false => {
-            let donors = donors.iter().map(|member| DonorId(member.member.0)).collect();
-            Some(client.call(&Departing { donors, over: None }).await?)
-        }
-    };
-    let names = donors.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join(" and ");
-    let void = open_invitations(&named, client).await?;
-    if args.caution.dry_run {
-        let removed = RemovedMembers::of(&named, &void, look.as_ref(), false);
-        output.result(&removed, |_| {
-            let removed = members(&named);
-            let listed = rows(&named, all);
-            match &look {
-                Some(look) if is_needed(look) => {
-                    format!("{removed} would not be removed:\n{listed}{}", removable(&names, look))
-                }
-                Some(look) => {
-                    let may = removable(&names, look);
-                    let void = void_said(&void, all);
-                    format!("{removed} would be removed from the pool:\n{listed}{void}{may}")
-                }
-                None => {
-                    let void = void_said(&void, all);
-                    format!("{removed} would be removed from the pool:\n{listed}{void}")
-                }
+    let caution = args.caution;
+    MemberRemoval { named, now: false, force: false, caution }.run(all, client, output).await
+}
+
+/// The removal of members.
+pub struct MemberRemoval<'a> {
+    /// The members that are to be removed.
+    pub named: Vec<&'a MemberAbout>,
+    /// True if files may be less safe without the donors among them until repair has made them whole.
+    pub now: bool,
+    /// True if files may be lost with the donors among them.
+    pub force: bool,
+    /// Whether the user is asked.
+    pub caution: Caution,
+}
+
+impl MemberRemoval<'_> {
+    /// Removes the members, once the user has agreed. The manager refuses while files need donors among them, unless the
+    /// removal says otherwise.
+    pub async fn run(
+        self,
+        all: &[MemberAbout],
+        client: &Pool,
+        output: &Output,
+    ) -> Result<Ending, Failure> {
+        let Self { named, now, force, caution } = self;
+        let donors = || named.iter().filter(|it| it.role == Role::Donor && !it.revoked);
+        // The donors are judged together, because none of them may rely on chunks of another that goes as well.
+        let look = match donors().next() {
+            None => None,
+            Some(_) => {
+                let donors = donors().map(|member| DonorId(member.member.0)).collect();
+                Some(client.call(&Departing { donors, over: None }).await?)
             }
+        };
+        let needs = look.as_ref().map(|look| look.removal.unwrap_or_default());
+        let needs = needs.unwrap_or(RemovalNeeds::Nothing);
+        let may = needs.is_met(now, force);
+        let void = open_invitations(&named, client).await?;
+        let about = || {
+            let names: Vec<_> = donors().map(|member| member.name.as_str()).collect();
+            let removable = look.as_ref().map(|look| removable(&names.join(" and "), look));
+            format!(
+                "{}{}{}",
+                rows(&named, all),
+                void_said(&void, all),
+                removable.unwrap_or_default()
+            )
+        };
+        let result = |removed| {
+            let look = look.as_ref().map(DonorsRemoved::of);
+            RemovedMembers { members: &named, removed, void_invitations: &void, look }
+        };
+        if caution.dry_run {
+            let would = if may { "would be removed from the pool" } else { "would not be removed" };
+            output.result(&result(false), |_| format!("{} {would}:\n{}", members(&named), about()));
+            return Ok(match needs {
+                _ if may => Ending::Done,
+                RemovalNeeds::Time => Ending::Said(ErrorKind::Retry),
+                _ => Ending::Said(ErrorKind::Conflict),
+            });
+        }
+        // The user is not asked to confirm a removal that will be refused.
+        if !caution.yes && (may || needs == RemovalNeeds::Time) {
+            output.note(about().trim_end());
+            let loss = match look.as_ref().map_or(0, |look| look.lost_files) {
+                0 => String::new(),
+                lost => format!(" and lose {}", count(lost, "file")),
+            };
+            let question = format!("remove {} from the pool{loss} for ever?", members(&named));
+            confirm(&question, "add -y to do it without asking, or -n to only look").await?;
+        }
+        let advised = rekey_advised(client).await?;
+        let agreed = look.as_ref().filter(|_| force).and_then(|look| look.listing);
+        let removed = named.iter().map(|member| member.member).collect();
+        client.call(&Revoke { members: removed, now: now || force, agreed }).await?;
+        output.result(&result(true), |_| {
+            let names: Vec<_> = named.iter().map(|member| called(member.member, all)).collect();
+            let mut text = format!("removed: {}", names.join(", "));
+            if named.iter().any(|member| member.role == Role::Donor) {
+                text.push_str(
+                    "\non a donor's machine, `potluck leave` takes away what is left there",
+                );
+            }
+            if !void.is_empty() {
+                text.push_str(&format!("\nvoid now: {}", numbers(&void)));
+            }
+            text
         });
-        return Ok(look.as_ref().map_or(Ending::Done, |look| would_end(look, false, false)));
+        advise_rekey(rekey_advised(client).await?.difference(&advised), output);
+        Ok(Ending::Done)
     }
-    if let Some(look) = look.as_ref().filter(|look| is_needed(look)) {
-        return Err(needed(&names, look));
-    }
-    if !args.caution.yes {
-        output.note(format!("{}{}", rows(&named, all), void_said(&void, all)).trim_end());
-        let question = format!("remove {} from the pool for ever?", members(&named));
-        confirm(&question, "add -y to do it without asking, or -n to only look").await?;
-    }
-    let advised = rekey_advised(client).await?;
-    for member in &named {
-        client.call(&Revoke::of(member.member)).await?;
-    }
-    output.result(&RemovedMembers::of(&named, &void, look.as_ref(), true), |_| {
-        let names: Vec<_> = named.iter().map(|member| called(member.member, all)).collect();
-        let mut text = format!("removed: {}", names.join(", "));
-        if named.iter().any(|member| member.role == Role::Donor) {
-            text.push_str("\non a donor's machine, `potluck leave` takes away what is left there");
-        }
-        if !void.is_empty() {
-            text.push_str(&format!("\nvoid now: {}", numbers(&void)));
-        }
-        text
-    });
-    advise_rekey(rekey_advised(client).await?.difference(&advised), output);
-    Ok(Ending::Done)
+}
+
+/// Says whether donors may be removed as they are, and what that would mean.
+fn removable(name: &str, look: &GivingBack) -> String {
+    let MayGo { verdict, why, advice } = &look.may_go;
+    let may = match verdict {
+        Going::Now => return format!("{name} may go: {why}"),
+        Going::AfterMoving => format!("{name} may go once it is drained: {why} ({advice})"),
+        Going::Stuck => format!("{name} may not go now: {why}; {advice}"),
+        Going::NotKnown => format!("whether {name} may go is not known yet: {why}; {advice}"),
+    };
+    let needs = match (look.lost_files, look.less_safe_files) {
+        (0, 0) => "",
+        (0, _) => "it is not removed without --now of `potluck nodes rm`: ",
+        _ => "it is not removed without --force of `potluck nodes rm`: ",
+    };
+    format!("{may}\n{needs}{}", at_once(look))
 }
 
 /// Returns the invitations that these members made, and by which somebody may still join.
@@ -241,32 +285,6 @@ fn members(named: &[&MemberAbout]) -> String {
     match named {
         [one] => format!("{} “{}” ({})", one.role, one.name, one.member),
         several => count(several.len() as u64, "member"),
-    }
-}
-
-/// Returns whether files need what donors have, or that is not known yet.
-fn is_needed(look: &GivingBack) -> bool {
-    look.removal != Some(RemovalNeeds::Nothing)
-}
-
-/// Makes the failure that says why donors are not removed, and what to do.
-fn needed(names: &str, look: &GivingBack) -> Failure {
-    let hint = "move what each holds to others first: `potluck drain`; `potluck nodes rm` has \
-                --now and --force, and -n says what they mean";
-    match look.removal.unwrap_or_default() {
-        RemovalNeeds::Nothing | RemovalNeeds::Time => {
-            let why = &look.may_go.why;
-            let what = format!("whether {names} may go is not known yet: {why}");
-            Failure::new(ErrorKind::Retry, code::STUCK, what).hint("ask again in a moment")
-        }
-        RemovalNeeds::Now => {
-            let what = format!("without {names}, {}", weakened(look));
-            Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(hint)
-        }
-        RemovalNeeds::Force => {
-            let what = only_there(names, look);
-            Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(hint)
-        }
     }
 }
 

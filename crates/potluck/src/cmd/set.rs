@@ -39,25 +39,7 @@ pub async fn run(
         return Ok(Ending::Done);
     }
     let place = places.of(key.daemon())?;
-    let wanted = args.dir.as_deref().map(absolute).transpose()?;
-    let mut before = None;
-    let file = SettingsFile::edit(key.daemon(), place, |file| {
-        let dir = match key.per_dir {
-            true => Some(one_of(file, wanted.as_deref())?),
-            false => None,
-        };
-        let set_to = match &dir {
-            Some(dir) => file.lent_set_to(dir, key),
-            None => file.set_to(key),
-        };
-        change(file, dir.as_deref(), key, value.as_deref());
-        if let Some(dir) = &dir {
-            check_terms(file, dir)?;
-        }
-        before = Some((dir, set_to));
-        Ok(())
-    })?;
-    let told = running::reload(place).await;
+    let (told, file) = apply(key, place, args.dir.as_deref(), value.as_deref(), output).await?;
     let changed = Changed {
         key: key.full,
         value,
@@ -68,8 +50,41 @@ pub async fn run(
             _ => key.applies.words(),
         },
     };
+    output.result(&changed, |changed| sentence(changed, key.daemon().name()));
+    Ok(Ending::Done)
+}
+
+/// Sets a key of the daemon whose state is in `place`, or with `None` unsets it, and has the running daemon go by it.
+/// Of a key that each lent directory has, that of `dir` is set, or that of the only one. If the daemon refuses, the
+/// value of before is set again.
+pub async fn apply(
+    key: &Key,
+    place: &Path,
+    dir: Option<&Path>,
+    value: Option<&str>,
+    output: &Output,
+) -> Result<(Told, SettingsFile), Failure> {
+    let wanted = dir.map(absolute).transpose()?;
+    let mut before = None;
+    let file = SettingsFile::edit(key.daemon(), place, |file| {
+        let dir = match key.per_dir {
+            true => Some(one_of(file, wanted.as_deref())?),
+            false => None,
+        };
+        let set_to = match &dir {
+            Some(dir) => file.lent_set_to(dir, key),
+            None => file.set_to(key),
+        };
+        change(file, dir.as_deref(), key, value);
+        if let Some(dir) = &dir {
+            check_terms(file, dir)?;
+        }
+        before = Some((dir, set_to));
+        Ok(())
+    })?;
+    let told = running::reload(place).await;
     let who = key.daemon().name();
-    match told {
+    match &told {
         Told::Refused(why) => {
             if let Some((dir, set_to)) = before {
                 SettingsFile::edit(key.daemon(), place, |file| {
@@ -89,8 +104,7 @@ pub async fn run(
         Told::Took(notes) if key.per_dir => notes.iter().for_each(|note| output.note(note)),
         Told::Nobody | Told::Took(_) => {}
     }
-    output.result(&changed, |changed| sentence(changed, who));
-    Ok(Ending::Done)
+    Ok((told, file))
 }
 
 /// Refuses a directory that does not exist, because its disk may not be mounted.

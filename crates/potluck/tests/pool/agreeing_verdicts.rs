@@ -160,7 +160,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
     // The answer about two donors counts what both take away together.
     let both = [&["members", "rm"][..], &[one, holders[1].as_str(), "-n"]].concat();
     let would = lab.cli.run(&both).exits(10).text();
-    assert!(would.contains("1 file needs what only"), "{would}");
+    assert!(would.contains("1 file would be lost for ever"), "{would}");
 
     lab.cli.ok(&["drain", one]);
     lab.cli.ok(&["nodes", "rm", one, "-y"]);
