@@ -376,7 +376,6 @@ fn bad_copies(donor: &DonorStatus) -> Option<Alarm> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::degrades;
     use potluck_core::ids::DonorId;
     use potluck_wire::addresses::Addresses;
     use potluck_wire::control::DiskFault;
@@ -401,7 +400,7 @@ mod tests {
         assert_eq!(bad_copies(&donor), None, "a bit flips now and then");
         donor.bad = 15;
         let alarm = bad_copies(&donor).expect("worth a word");
-        assert!(alarm.what.contains("15 chunks") && !degrades(&alarm), "{alarm}");
+        assert!(alarm.what.contains("15 chunks") && !alarm.kind.degrades(), "{alarm}");
         assert!(alarm.advice.contains("scrub now desk"), "{alarm}");
         assert!(alarm.advice.contains("drain desk"), "{alarm}");
         donor.quarantined = Some("it served wrong bytes".into());
@@ -420,7 +419,7 @@ mod tests {
         assert_eq!(twins(&donor), None);
         donor.twin_at = Some(at("10.0.0.2:7701"));
         let alarm = twins(&donor).expect("told");
-        assert!(degrades(&alarm));
+        assert!(alarm.kind.degrades());
         for said in ["desk", "10.0.0.1:7701", "10.0.0.2:7701"] {
             assert!(alarm.what.contains(said), "{alarm}");
         }
@@ -439,7 +438,7 @@ mod tests {
             };
             short_of_space(&[donor])
         };
-        assert!(short(4).is_some_and(|alarm| !degrades(&alarm)));
+        assert!(short(4).is_some_and(|alarm| !alarm.kind.degrades()));
         assert_eq!((short(6), short(50), short_of_space(&[])), (None, None, None));
     }
 
@@ -457,7 +456,7 @@ mod tests {
         let [lab, others] = told[..] else { panic!("{told:?}") };
         assert!(lab.starts_with("nothing can be stored in lab: 9 copies"), "{lab}");
         assert!(others.starts_with("nothing can be stored in spaces of others"), "{others}");
-        assert!(alarms[0].advice.contains("pot://lab") && degrades(&alarms[0]), "{}", alarms[0]);
+        assert!(alarms[0].advice.contains("pot://lab") && alarms[0].kind.degrades(), "{}", alarms[0]);
     }
 
     #[test]

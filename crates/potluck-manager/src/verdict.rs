@@ -6,8 +6,7 @@ use crate::scan_state::Unseen;
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::size::{count, duration};
 use potluck_wire::control::{
-    Alarm, AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth,
-    Verdict,
+    AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,
 };
 
 fn new(state: PoolState, reason: impl Into<String>, advice: impl Into<String>) -> Verdict {
@@ -209,7 +208,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
     if let Some(what) = fewer_may_go(status).filter(|_| !only_as_announced(status)) {
         return verdict(what, &wait_no_longer(status)).map(of_files);
     }
-    if let Some(alarm) = status.alarms.iter().find(|alarm| degrades(alarm)) {
+    if let Some(alarm) = status.alarms.iter().find(|alarm| alarm.kind.degrades()) {
         return verdict(alarm.what.clone(), &alarm.advice);
     }
     None
@@ -235,19 +234,6 @@ fn fewer_may_go(status: &PoolStatus) -> Option<String> {
     }
     let fewer = spaces(|space| space.silent)?;
     Some(format!("{while_so}, fewer others may go than is promised in {fewer}"))
-}
-
-/// Returns whether the pool is not well while there is this alarm. The alarms that do not degrade it are these: chunks
-/// that a donor lost, for they are made again elsewhere; little space, for there still is some; a statement that is not
-/// believed; the report of members in one place that they do not reach a donor, if the manager reaches it; and reports
-/// of false receipts, which members may have made up together.
-pub fn degrades(alarm: &Alarm) -> bool {
-    use AlarmKind::{
-        DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace, SpaceShort,
-    };
-    let notes =
-        [DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace, SpaceShort];
-    !notes.contains(&alarm.kind)
 }
 
 /// Advises what to do when chunks cannot be made: a give-back may be in the way.
@@ -314,6 +300,7 @@ fn absent(status: &PoolStatus) -> String {
 mod tests {
     use super::*;
     use potluck_core::ids::DonorId;
+    use potluck_wire::control::Alarm;
     use std::collections::BTreeSet;
 
     fn judged(status: &PoolStatus) -> Verdict {

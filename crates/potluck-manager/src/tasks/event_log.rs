@@ -154,15 +154,15 @@ impl EventLog {
         }
         for alarm in &look.alarms {
             let donor = look.donors.iter().find(|donor| Some(donor.donor) == alarm.donor);
-            let named = donor.map_or_else(String::new, |donor| called(&donor.name, donor.donor));
-            let seen = (named, look.now);
+            let called = |donor: &DonorStatus| called(&donor.name, donor.donor);
+            let seen = (donor.map_or_else(|| "the manager".into(), called), look.now);
             if self.alarms.insert((alarm.kind, alarm.donor), seen).is_none() {
                 lines.push(EventLine::Warn(alarm.what.clone()));
             }
         }
         self.alarms.retain(|(kind, _), (named, last)| {
             let lasts = look.now.saturating_sub(*last) < OVER;
-            lines.extend((!lasts).then(|| EventLine::Info(over(*kind, named))));
+            lines.extend((!lasts).then(|| EventLine::Info(kind.over(named))));
             lasts
         });
         lines.extend(self.repaired(look));
@@ -205,37 +205,6 @@ impl EventLog {
             }
             _ => None,
         }
-    }
-}
-
-/// Returns the line that tells that an alarm is over.
-fn over(kind: AlarmKind, donor: &str) -> String {
-    match kind {
-        AlarmKind::CatalogDisk => "the disk that holds the catalog takes writes again".into(),
-        AlarmKind::OtherManager => "no other manager has this one's place any more".into(),
-        AlarmKind::ScanFailed => "how safe files are can be looked at again".into(),
-        AlarmKind::DamagedRecords => "no records of files are found damaged any more".into(),
-        AlarmKind::Settings if donor.is_empty() => "the manager's settings can be used".into(),
-        AlarmKind::Settings => format!("the settings of {donor} can be used"),
-        AlarmKind::DonorDisk => format!("the disk that {donor} lends is well"),
-        AlarmKind::DonorUnreachable => format!("{donor} is reached again"),
-        AlarmKind::DonorUnreachedBySome | AlarmKind::DonorUnreachedFromOnePlace => {
-            format!("no member misses {donor} any more")
-        }
-        AlarmKind::DonorBadCopies => format!("{donor} lacks few chunks again"),
-        AlarmKind::DonorQuarantined => format!("{donor} is trusted again"),
-        AlarmKind::DonorTwins => format!("{donor} is one daemon again"),
-        AlarmKind::DonorUnproven => format!("{donor} tells of no unknown manager any more"),
-        AlarmKind::DonorFalseReceipts => format!("the receipts of {donor} are its own again"),
-        AlarmKind::Backup => "the catalog is backed up to a file again".into(),
-        AlarmKind::Log => "the metadata log on the donors is written again".into(),
-        AlarmKind::GcFrozen => "chunks that no file uses are reclaimed again".into(),
-        AlarmKind::RepairPaused => "repair may go on".into(),
-        AlarmKind::RepairStuck => "nothing keeps repair any more".into(),
-        AlarmKind::PolicyStuck => "changes of policy go on".into(),
-        AlarmKind::SpaceShort => "there is enough space again".into(),
-        AlarmKind::PolicyUnmet => "files can be stored in every space again".into(),
-        AlarmKind::Unknown => "an alarm of another release is over".into(),
     }
 }
 

@@ -114,57 +114,84 @@ pub struct Alarm {
     pub advice: String,
 }
 
-/// The subject of an alarm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlarmKind {
+/// Declares the kinds of alarms, each with whether the pool is degraded while there is one, and with the line that tells
+/// that it is over, in which `{}` stands for whom it is about.
+macro_rules! alarm_kinds {
+    ($($(#[$about:meta])* $kind:ident: $degrades:literal, $over:literal;)*) => {
+        /// The subject of an alarm.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum AlarmKind {
+            $($(#[$about])* $kind,)*
+        }
+
+        impl AlarmKind {
+            /// Returns whether the pool is not well while there is such an alarm.
+            pub fn degrades(self) -> bool {
+                match self {
+                    $(Self::$kind => $degrades,)*
+                }
+            }
+
+            /// Returns the line that tells that such an alarm about `whom` is over.
+            pub fn over(self, whom: &str) -> String {
+                let line = match self {
+                    $(Self::$kind => $over,)*
+                };
+                line.replace("{}", whom)
+            }
+        }
+    };
+}
+
+alarm_kinds! {
     /// The disk that holds the catalog takes no writes.
-    CatalogDisk,
+    CatalogDisk: true, "the disk that holds the catalog takes writes again";
     /// Another manager has taken this one's place.
-    OtherManager,
+    OtherManager: true, "no other manager has this one's place any more";
     /// The scan that judges how safe files are has failed.
-    ScanFailed,
+    ScanFailed: true, "how safe files are can be looked at again";
     /// Records of files in the catalog are damaged.
-    DamagedRecords,
+    DamagedRecords: true, "no records of files are found damaged any more";
     /// Settings of a daemon cannot be used.
-    Settings,
+    Settings: true, "the settings of {} can be used";
     /// The disk that a donor lends fails, or is gone.
-    DonorDisk,
+    DonorDisk: true, "the disk that {} lends is well";
     /// A donor reports, and the manager reaches it at none of its addresses.
-    DonorUnreachable,
+    DonorUnreachable: true, "{} is reached again";
     /// Members in several places do not reach a donor.
-    DonorUnreachedBySome,
+    DonorUnreachedBySome: true, "no member misses {} any more";
     /// Members in one place, or a single member, do not reach a donor, or say so: the pool is well.
-    DonorUnreachedFromOnePlace,
-    /// A donor lost or spoiled many chunks.
-    DonorBadCopies,
+    DonorUnreachedFromOnePlace: false, "no member misses {} any more";
+    /// A donor lost or spoiled many chunks, which are made again elsewhere.
+    DonorBadCopies: false, "{} lacks few chunks again";
     /// A donor is not trusted.
-    DonorQuarantined,
+    DonorQuarantined: true, "{} is trusted again";
     /// Two daemons report with the identity of one donor.
-    DonorTwins,
-    /// A donor tells of a manager that cannot have existed.
-    DonorUnproven,
-    /// Members got receipts of a donor that are not its own.
-    DonorFalseReceipts,
+    DonorTwins: true, "{} is one daemon again";
+    /// A donor tells of a manager that cannot have existed, and is not believed.
+    DonorUnproven: false, "{} tells of no unknown manager any more";
+    /// Members got receipts of a donor that are not its own, or made them up together.
+    DonorFalseReceipts: false, "the receipts of {} are its own again";
     /// The catalog is not backed up.
-    Backup,
+    Backup: true, "the catalog is backed up to a file again";
     /// The log of the catalog is not written to donors.
-    Log,
+    Log: true, "the metadata log on the donors is written again";
     /// No chunk is reclaimed.
-    GcFrozen,
+    GcFrozen: true, "chunks that no file uses are reclaimed again";
     /// Repair rests until it is told to go on.
-    RepairPaused,
+    RepairPaused: true, "repair may go on";
     /// Some chunks cannot be made again.
-    RepairStuck,
+    RepairStuck: true, "nothing keeps repair any more";
     /// A change of policy cannot be finished.
-    PolicyStuck,
+    PolicyStuck: true, "changes of policy go on";
     /// Little of the lent space is left.
-    SpaceShort,
+    SpaceShort: false, "there is enough space again";
     /// Nothing can be stored in a space: its policy needs more donors than there are, or room at more of them.
-    PolicyUnmet,
+    PolicyUnmet: true, "files can be stored in every space again";
     /// An alarm of a newer manager, whose words say what it is about.
     #[serde(other)]
-    Unknown,
+    Unknown: true, "an alarm of another release is over";
 }
 
 impl Alarm {
