@@ -95,7 +95,7 @@ impl Judged {
 
     /// Returns the number of shards that have a copy that counts at a donor of their own, also where these donors fail
     /// together.
-    pub fn there(&self) -> usize {
+    pub fn on_distinct_donors(&self) -> usize {
         self.shards.iter().filter(|stand| **stand != Stand::Missing).count()
     }
 

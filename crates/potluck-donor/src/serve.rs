@@ -125,7 +125,7 @@ impl Server {
             .with_upgrades();
         let served = tokio::select! {
             served = serving => served,
-            () = stranger.place.lost() => return tracing::debug!(%address, "too many connections"),
+            () = stranger.place.evicted() => return tracing::debug!(%address, "too many connections"),
         };
         if let Err(why) = served {
             tracing::debug!("a connection ended: {why}");

@@ -4,7 +4,7 @@
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
-use crate::log::copies::LogCopies;
+use crate::log_copies::copies::LogCopies;
 use crate::pool_time::PoolTime;
 use crate::room_advice::room_advice;
 use crate::scan_state::ScanState;
@@ -456,7 +456,11 @@ mod tests {
         let [lab, others] = told[..] else { panic!("{told:?}") };
         assert!(lab.starts_with("nothing can be stored in lab: 9 copies"), "{lab}");
         assert!(others.starts_with("nothing can be stored in spaces of others"), "{others}");
-        assert!(alarms[0].advice.contains("pot://lab") && alarms[0].kind.degrades(), "{}", alarms[0]);
+        assert!(
+            alarms[0].advice.contains("pot://lab") && alarms[0].kind.degrades(),
+            "{}",
+            alarms[0]
+        );
     }
 
     #[test]

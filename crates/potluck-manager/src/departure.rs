@@ -338,7 +338,7 @@ impl Looking {
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
                     self.findings.add_any(&version, space.chunk_kind(), &layout);
-                    // Lost parts of the pool's own metadata are written anew (log::adapting), and a part of
+                    // Lost parts of the pool's own metadata are written anew (log_copies::adapting), and a part of
                     // the chunks that a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {
                         self.files_held += u64::from(is_next(&mut self.counted[2], &at(&path)));

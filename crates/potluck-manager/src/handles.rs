@@ -12,7 +12,7 @@ use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
 use crate::known_spaces::KnownSpaces;
 use crate::lock_table::SharedLockTable;
-use crate::log::copies::LogCopies;
+use crate::log_copies::copies::LogCopies;
 use crate::metrics::counted::ManagerMetrics;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;

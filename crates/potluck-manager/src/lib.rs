@@ -29,7 +29,7 @@ mod inquiries;
 mod inventory_turns;
 mod known_spaces;
 mod lock_table;
-mod log;
+mod log_copies;
 mod lost_rights;
 mod manager;
 mod metrics;

@@ -7,7 +7,7 @@ use crate::followed_defaults::FollowedDefaults;
 use crate::gc_freeze::GcFreeze;
 use crate::give_back::GiveBacks;
 use crate::handles::handles;
-use crate::log::copies::LogCopies;
+use crate::log_copies::copies::LogCopies;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::{BAD_COPY_MET, ScanState, Unseen};

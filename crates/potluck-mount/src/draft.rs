@@ -11,7 +11,7 @@ use crate::record::DraftNote;
 use crate::small_files::{SmallFile, SmallFiles};
 use crate::spool::Spool;
 use crate::stream::FileStream;
-use crate::write_protocol::WriteLimits;
+use crate::write_limits::WriteLimits;
 use crate::write_rates::{AllCopies, WrittenFiles};
 use potluck_client::{Attributes, File, PendingReport, Pool, PutOptions, VisibleFile};
 use potluck_core::attributes::{EntryAttributes, FileTime};

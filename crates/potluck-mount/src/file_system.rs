@@ -42,7 +42,7 @@ use crate::shared_draft::{DraftFacts, SharedDraft};
 use crate::small_files::SmallFiles;
 use crate::spool::Spool;
 use crate::staged_handles::StagedHandles;
-use crate::write_protocol::WriteLimits;
+use crate::write_limits::WriteLimits;
 use crate::write_rates::WrittenFiles;
 use potluck_client::{Attributes, Pool};
 use potluck_core::attributes::{EntryAttributes, FileTime};

@@ -3,12 +3,12 @@
 use crate::attaching::{AttachError, Attachment, attach, detach, is_mounted, unmount};
 use crate::coherent_metadata::CoherentMetadata;
 use crate::file_system::FileSystem;
-use crate::kernel_cache;
+use crate::kernel_invalidation;
 use crate::mount_point::MountPoint;
 use crate::ops::KernelRequests;
 use crate::record::{FoundRecord, MountRecord, RecordedMount, Unpublished};
 use crate::spool::Spool;
-use crate::write_protocol::{WriteLimits, WriteOptions};
+use crate::write_limits::{WriteLimits, WriteOptions};
 use fuser::{Config, Session, SessionACL};
 use potluck_client::Pool;
 use potluck_core::chunk::Digest;
@@ -139,7 +139,7 @@ fn serve_kernel(
     let ops = KernelRequests::new(Arc::clone(&files), Handle::current());
     let served = || {
         let session = Session::from_fd(ops, device, config.acl, config)?;
-        kernel_cache::keep_true(&files, session.notifier())?;
+        kernel_invalidation::keep_true(&files, session.notifier())?;
         let place = MountPoint::find(dir)?;
         Ok(Serving { files, place, task: spawn_blocking(move || session.run()) })
     };

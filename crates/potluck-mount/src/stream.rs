@@ -3,7 +3,7 @@
 
 use crate::errno::errno;
 use crate::spool::{Spool, Temporary};
-use crate::write_protocol::WriteLimits;
+use crate::write_limits::WriteLimits;
 use potluck_client::Writer;
 use potluck_wire::env;
 use rustix::io::Errno;

@@ -4,7 +4,6 @@
 //! called. All of it is rebuilt after a start: the donors' part from the catalog's records and from their registrations
 //! and heartbeats, the sessions' part from the catalog.
 
-mod circuit_breaker;
 mod complaints;
 mod decided;
 mod donor_snapshot;
@@ -31,14 +30,16 @@ mod twins;
 mod uncommitted;
 mod write_session;
 
-pub use circuit_breaker::{CircuitBreaker, DonorChanges};
 pub use complaints::Inquiring;
 pub use decided::{Count, Decided, InUseAgain};
 pub use donor_snapshot::DonorSnapshot;
 pub use donor_table::{DonorContact, Enlisted, called};
 pub use inventory_progress::{OutOfOrder, PageDone, UnlistedCopies};
 pub use limits::PoolLimits;
-pub use pool::{OpenReservation, Pool, ReservesTooMuch, Shrinking, UnknownArrivals};
+pub use pool::{
+    CircuitBreaker, DonorChanges, OpenReservation, Pool, ReservesTooMuch, Shrinking,
+    UnknownArrivals,
+};
 pub use pool_view::{DonorView, LeavingRule, PoolView};
 pub use receipts::{ReceiptJudgement, ReceiptSigner};
 pub use record::{DonorRecord, Giving};

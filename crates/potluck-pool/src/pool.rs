@@ -2,6 +2,7 @@
 //! are in the modules below, by subject.
 
 mod chunk_orders;
+mod circuit_breaker;
 mod donors;
 mod failure_domains;
 mod given_up_chunks;
@@ -18,11 +19,12 @@ mod shares;
 mod traffic;
 mod trust;
 
+pub use circuit_breaker::CircuitBreaker;
 pub use donors::UnknownArrivals;
 pub use judging_donors::Shrinking;
+pub use passing_time::DonorChanges;
 pub use reservations::{OpenReservation, ReservesTooMuch};
 
-use crate::circuit_breaker::CircuitBreaker;
 use crate::complaints::Complaints;
 use crate::donor_snapshot::Losses;
 use crate::donor_table::DonorTable;
@@ -121,7 +123,7 @@ impl Pool {
         }
         let quarantined = || heartbeat.spoiled.0.iter().chain(&heartbeat.unreadable.0);
         for name in heartbeat.removed.0.iter().chain(quarantined()) {
-            self.uncommitted.lost(name, donor);
+            self.uncommitted.forget_copy(name, donor);
         }
         self.admitted(donor, heartbeat.removed.0.iter().chain(quarantined()));
         for name in heartbeat.removed.0.iter().chain(quarantined()).chain(&heartbeat.sound.0) {

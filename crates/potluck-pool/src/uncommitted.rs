@@ -95,7 +95,7 @@ impl Uncommitted {
     }
 
     /// Notes that a donor does not have a chunk any more.
-    pub fn lost(&mut self, name: &ChunkName, donor: DonorId) {
+    pub fn forget_copy(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(mut stored) = self.chunks.remove(name) else { return };
         if let Ok(at) = stored.find(donor) {
             stored.copies.remove(at);
@@ -110,7 +110,7 @@ impl Uncommitted {
     pub fn forget_donor(&mut self, donor: DonorId) {
         let there = self.chunks.iter().filter(|(_, stored)| stored.find(donor).is_ok());
         let names: Vec<ChunkName> = there.map(|(name, _)| *name).collect();
-        names.iter().for_each(|name| self.lost(name, donor));
+        names.iter().for_each(|name| self.forget_copy(name, donor));
     }
 
     /// Forgets a session that offered `names`. A chunk that it stored passes to another session that offered it, which

@@ -72,7 +72,7 @@ impl<K: Copy + Ord> SharedRoom<K> {
         let told = lost.subscribe();
         taken.by_holder.entry(holder).or_default().insert(number, lost);
         self.count.send_replace(taken.count);
-        AdmittedPlace { room: Arc::clone(self), holder, number, lost: told }
+        AdmittedPlace { room: Arc::clone(self), holder, number, evicted: told }
     }
 
     /// Returns the number of places that are taken.
@@ -118,14 +118,14 @@ pub struct AdmittedPlace<K: Copy + Ord> {
     room: Arc<SharedRoom<K>>,
     holder: K,
     number: u64,
-    lost: watch::Receiver<bool>,
+    evicted: watch::Receiver<bool>,
 }
 
 impl<K: Copy + Ord> AdmittedPlace<K> {
     /// Waits until the place was given to somebody else; the holder ought to leave then.
-    pub async fn lost(&self) {
+    pub async fn evicted(&self) {
         // The sender ends without a word only when the place itself is dropped.
-        let _ = self.lost.clone().wait_for(|lost| *lost).await;
+        let _ = self.evicted.clone().wait_for(|evicted| *evicted).await;
     }
 }
 
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    fn is_lost(place: &AdmittedPlace<u8>) -> bool {
-        place.lost().now_or_never().is_some()
+    fn is_evicted(place: &AdmittedPlace<u8>) -> bool {
+        place.evicted().now_or_never().is_some()
     }
 
     #[test]
@@ -152,7 +152,12 @@ mod tests {
         let one = room.enter(1);
         let many: Vec<_> = (0..3).map(|_| room.enter(2)).collect();
         let newcomer = room.enter(3);
-        assert!(is_lost(&many[0]) && !is_lost(&many[1]) && !is_lost(&one) && !is_lost(&newcomer));
+        assert!(
+            is_evicted(&many[0])
+                && !is_evicted(&many[1])
+                && !is_evicted(&one)
+                && !is_evicted(&newcomer)
+        );
         assert_eq!(room.count(), 4);
         drop(many);
         drop((one, newcomer));
@@ -165,9 +170,9 @@ mod tests {
         let room = SharedRoom::new(8);
         let other = room.enter(1);
         let crowd: Vec<_> = (0..1000).map(|_| room.enter(2)).collect();
-        assert!(!is_lost(&other));
-        assert_eq!(crowd.iter().filter(|place| !is_lost(place)).count(), 7);
-        assert!(!is_lost(crowd.last().expect("a crowd")), "the newest stays");
+        assert!(!is_evicted(&other));
+        assert_eq!(crowd.iter().filter(|place| !is_evicted(place)).count(), 7);
+        assert!(!is_evicted(crowd.last().expect("a crowd")), "the newest stays");
     }
 
     #[test]

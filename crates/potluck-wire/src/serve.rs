@@ -153,10 +153,10 @@ enum Admitted {
 
 impl Admitted {
     /// Waits until the place was given to somebody else.
-    async fn lost(&self) {
+    async fn evicted(&self) {
         match self {
-            Self::Member(place) => place.lost().await,
-            Self::Stranger(place) => place.lost().await,
+            Self::Member(place) => place.evicted().await,
+            Self::Stranger(place) => place.evicted().await,
         }
     }
 }
@@ -183,7 +183,7 @@ impl<S: Answers> Server<S> {
         let stream = Box::new(StalledWrites::watch(stream));
         let admitted = tokio::select! {
             admitted = self.admit.admit(stream) => admitted,
-            () = arrival.lost() => {
+            () = arrival.evicted() => {
                 tracing::debug!(%address, "too many connections in the handshake");
                 return;
             }
@@ -235,7 +235,7 @@ impl<S: Answers> Server<S> {
                 connection.as_mut().graceful_shutdown();
                 (connection.await, true)
             }
-            () = place.lost() => {
+            () = place.evicted() => {
                 tracing::debug!(address = %peer.address, "too many connections: this one ends");
                 // A member's call is answered first; a stranger may be one that never asks. A member that opens ever
                 // more connections and reads nothing has only so many of them.

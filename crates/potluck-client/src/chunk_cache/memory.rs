@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The segments that were used last, as many as fit into `most` bytes.
 pub struct RecentSegments {
     most: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<SegmentsByUse>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct SegmentsByUse {
     segments: HashMap<(ChunkName, u32), Segment>,
     /// The segments by when they were last used.
     by_use: BTreeMap<u64, (ChunkName, u32)>,
@@ -31,7 +31,7 @@ impl RecentSegments {
         Self { most, kept: Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, SegmentsByUse> {
         self.kept.lock().expect("no holder panics")
     }
 
@@ -66,7 +66,7 @@ impl RecentSegments {
     }
 }
 
-impl Kept {
+impl SegmentsByUse {
     fn used(&mut self, key: &(ChunkName, u32)) -> Option<Arc<[u8]>> {
         let segment = self.segments.get_mut(key)?;
         self.by_use.remove(&segment.last_use);

@@ -148,7 +148,7 @@ impl Server {
         };
         tokio::select! {
             served = serve => log_end(&served),
-            () = place.lost() => tracing::debug!("too many bulk connections: one ends"),
+            () = place.evicted() => tracing::debug!("too many bulk connections: one ends"),
         }
     }
 
@@ -196,7 +196,7 @@ impl Server {
         let mut io = RuntimeIo::new(stream, timeout);
         tokio::select! {
             served = session.run(&mut io, first, || false) => log_end(&served),
-            () = place.lost() => {}
+            () = place.evicted() => {}
             () = self.service.closed() => {}
         }
     }

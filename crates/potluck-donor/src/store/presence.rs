@@ -27,25 +27,29 @@ impl Store {
         let space = self.disk.space(self.layout.chunks());
         match marker.and_then(|found| Ok((found, space?))) {
             Ok((found, _)) if found.as_ref() != Some(&self.id) => {
-                self.lost("its marker is missing, or another store's: pulled, or not mounted?");
+                self.note_missing(
+                    "its marker is missing, or another store's: pulled, or not mounted?",
+                );
             }
-            Ok((_, space)) => self.there(asking, space),
+            Ok((_, space)) => self.note_present(asking, space),
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                self.lost("its files are not there: pulled, or not mounted?");
+                self.note_missing("its files are not there: pulled, or not mounted?");
             }
-            Err(why) if is_broken(&why) => self.lost(&format!("looking at it failed: {why}")),
+            Err(why) if is_broken(&why) => {
+                self.note_missing(&format!("looking at it failed: {why}"))
+            }
             Err(why) => drop(self.refuse("looking at the disk", &why)),
         }
     }
 
-    fn there(&self, asking: Asking, space: DiskSpace) {
+    fn note_present(&self, asking: Asking, space: DiskSpace) {
         let fault = self.usage.fault().map(|(fault, _)| fault);
         if fault == Some(DiskTrouble::Missing) && !self.comes_back() {
             return;
         }
         match (space.read_only, fault) {
             (true, _) => self.broke(DiskTrouble::ReadOnly, "it is mounted read-only"),
-            (false, Some(DiskTrouble::ReadOnly)) => self.mends("takes writes again"),
+            (false, Some(DiskTrouble::ReadOnly)) => self.note_recovered("takes writes again"),
             _ => {}
         }
         self.usage.sample(asking, space);
@@ -59,7 +63,7 @@ impl Store {
         }
     }
 
-    fn lost(&self, why: &str) {
+    fn note_missing(&self, why: &str) {
         // Nothing is kept open, so that the disk can be checked or mounted again.
         *self.lock.lock().expect("no holder panics") = None;
         self.open_chunks.close_all();
@@ -85,13 +89,13 @@ impl Store {
         self.usage.forget();
         *self.quarantine() = Quarantine::default();
         if let Err(why) = leftovers(self) {
-            self.lost(&format!("it is there again and cannot be looked through: {why}"));
+            self.note_missing(&format!("it is there again and cannot be looked through: {why}"));
             return false;
         }
         // The store may lack chunks that it held, and chunks that it gave receipts for.
         self.begin_incarnation();
         self.changes().forget();
-        self.mends("is there again");
+        self.note_recovered("is there again");
         true
     }
 
@@ -101,7 +105,7 @@ impl Store {
         self.incarnation.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn mends(&self, how: &str) {
+    fn note_recovered(&self, how: &str) {
         self.usage.mended();
         tracing::info!("the lent directory {} {how}", self.layout.root().display());
     }

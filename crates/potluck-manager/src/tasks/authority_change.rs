@@ -3,8 +3,8 @@
 
 use crate::callers::KnownMembers;
 use crate::handles::handles;
-use crate::log::any_taker;
-use crate::log::copies::LogCopies;
+use crate::log_copies::any_taker;
+use crate::log_copies::copies::LogCopies;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;

@@ -5,7 +5,7 @@ use crate::applying_task_results::ApplyingTaskResults;
 use crate::converting::Conversions;
 use crate::handles::handles;
 use crate::inquiries::Inquiries;
-use crate::log::adapting::Adapting;
+use crate::log_copies::adapting::Adapting;
 use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
 use crate::scan::Scan;

@@ -410,7 +410,7 @@ mod tests {
     use crate::no_manager;
     use crate::record::{MountRecord, RecordedMount};
     use crate::spool::Spool;
-    use crate::write_protocol::{WriteLimits, WriteOptions};
+    use crate::write_limits::{WriteLimits, WriteOptions};
     use potluck_client::RetryLimits;
     use potluck_core::attributes::Permissions;
     use potluck_wire::error::{ErrorKind, Failure};

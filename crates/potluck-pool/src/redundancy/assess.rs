@@ -163,7 +163,7 @@ impl Look<'_> {
                 other.worth = worth;
             }
             let judged = judged(self.unit, &copies);
-            (judged.matching, judged.there(), judged.readable)
+            (judged.matching, judged.on_distinct_donors(), judged.readable)
         };
         self.judged.readable && with(Worth::Counts) == with(Worth::Lost)
     }

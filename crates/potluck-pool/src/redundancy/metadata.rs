@@ -112,7 +112,7 @@ impl Findings {
         for (unit, judged_wide) in units.iter().zip(all) {
             let narrow = with_copies(unit, has);
             file.count(&narrow, &judged(&narrow, &copies), &copies);
-            let there = judged_wide.there() as u32;
+            let there = judged_wide.on_distinct_donors() as u32;
             let least = &mut self.metadata.health.copies;
             *least = Some(least.map_or(there, |least| least.min(there)));
             let look = Look {

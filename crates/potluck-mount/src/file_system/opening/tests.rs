@@ -4,7 +4,7 @@ use crate::inodes::ROOT;
 use crate::record::{MountRecord, RecordedMount};
 use crate::small_manager::SmallManager;
 use crate::spool::Spool;
-use crate::write_protocol::{WriteLimits, WriteOptions};
+use crate::write_limits::{WriteLimits, WriteOptions};
 use potluck_core::attributes::Permissions;
 use potluck_core::path::PoolPath;
 use tempfile::TempDir;
