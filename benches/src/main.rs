@@ -5,6 +5,7 @@
 // The bench times real processes on the real clock and talks over real sockets: there is nothing here to simulate.
 #![allow(clippy::disallowed_methods)]
 
+mod against;
 mod checkpoint;
 mod comeback;
 mod content;

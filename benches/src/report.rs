@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::against;
 use crate::contests::{CONTESTS, Contest};
 use crate::floor_runs::Floor;
 use crate::measure::Cost;
 use crate::outcome::{Figure, Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan};
 
-/// The most that a work may take, as a multiple of the other program's time: two medians of one program differ as
-/// much.
-const NO_WORSE: f64 = 1.05;
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
 
@@ -54,7 +52,7 @@ pub struct Value {
     pub target: Option<f64>,
     pub met: Option<bool>,
     #[serde(skip)]
-    at_least: bool,
+    pub at_least: bool,
 }
 
 impl Row {
@@ -218,20 +216,7 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
             target,
         ));
     }
-    for (measure, of) in
-        [("cpu", (|cost| cost.cpu) as fn(&Cost) -> Duration), ("wall", |cost| cost.wall)]
-    {
-        if let Some(value) = against_other(pairs, of) {
-            rows.push(Row::Value(Value {
-                work: format!("{}, {measure}, of the other program's", contest.name),
-                value,
-                unit: "×",
-                target: Some(NO_WORSE),
-                met: Some(value <= NO_WORSE),
-                at_least: false,
-            }));
-        }
-    }
+    rows.extend(against::rows(contest.name, pairs));
     if let Some(target) = contest.files_per_second {
         let value = FILES as f64 / wall(&products);
         let met = Some(value >= target);
@@ -245,21 +230,6 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
         }));
     }
     rows
-}
-
-/// Returns the product's cost as a multiple of the other program's, by the ratios of single rounds: the geometric
-/// mean of their medians over the rounds in either order. What comes first in a round finds another disk than what
-/// comes last, so ratios of both orders together would have two centres, and their median would be near one of
-/// them.
-fn against_other(pairs: &[Pair], of: fn(&Cost) -> Duration) -> Option<f64> {
-    let mut ways = [Vec::new(), Vec::new()];
-    for (round, pair) in pairs.iter().enumerate() {
-        let other = pair.other.as_ref()?;
-        ways[round % 2].push(of(&pair.product).as_secs_f64() / of(other).as_secs_f64());
-    }
-    let medians: Vec<f64> = ways.into_iter().filter(|way| !way.is_empty()).map(median).collect();
-    let product: f64 = medians.iter().product();
-    (!medians.is_empty()).then(|| product.powf(1.0 / medians.len() as f64))
 }
 
 fn spread(pairs: &[Pair], of: impl Fn(&Cost) -> Duration) -> (f64, f64) {
@@ -354,22 +324,6 @@ mod tests {
         let Row::Speed(speed) = &rows[0] else { panic!("a contest's first row is its speed") };
         assert_eq!((speed.ratio, speed.spread), (Some(1.25), Some((1.0, 9.0))));
         assert_eq!((speed.mib_s, speed.cpu_s_per_gib), (1024.0 / 1.25, 2.5));
-    }
-
-    #[test]
-    fn equal_programs_compare_equal_in_any_order_and_number_of_rounds() {
-        let cost = |seconds| {
-            let time = Duration::from_secs_f64(seconds);
-            Cost { wall: time, cpu: time }
-        };
-        // The program that is last in a round takes twice as long.
-        let round = |number| {
-            let (product, other) = if number % 2 == 0 { (1.0, 2.0) } else { (2.0, 1.0) };
-            Pair { floor: cost(1.0), product: cost(product), other: Some(cost(other)) }
-        };
-        let pairs: Vec<_> = (0..9).map(round).collect();
-        let value = against_other(&pairs, |cost| cost.wall).expect("there is another");
-        assert!((value - 1.0).abs() < 1e-9, "{value}");
     }
 
     #[test]
