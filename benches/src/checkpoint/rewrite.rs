@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_is_overwritten_and_what_is_inserted_moves_the_second_half() {
+    fn rewrite_changes_a_tenth_and_insertion_shifts_the_rest() {
         let before: Vec<u8> = (0..4_000_000u32).map(|at| (at % 251) as u8).collect();
         let mut bytes = before.clone();
         change(&mut bytes, Change::Overwritten);

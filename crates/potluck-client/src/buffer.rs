@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn free_buffers_take_no_more_than_the_budget_whatever_their_sizes() {
+    async fn free_buffers_stay_within_the_budget() {
         let buffers = Buffers::new(16 << 20);
         let free = || buffers.large.lock().expect("free").iter().map(Vec::capacity).sum::<usize>();
         drop(buffers.claim(8 << 20).await.buffer(8 << 20));

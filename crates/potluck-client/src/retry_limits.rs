@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_in_which_the_manager_was_away_is_not_taken_from_the_wait_for_donors() {
+    fn manager_absence_does_not_use_up_the_donor_wait() {
         let at = Tick::from_secs;
         let mut asked = Asked { began: at(1), answers_since: None };
         assert_eq!(asked.waits_since(at(1), true), at(1));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_one_owner_that_touch_become_one_and_those_of_others_stay_apart() {
+    fn adjacent_ranges_merge_per_owner() {
         let mut ranges = ByteRanges::default();
         ranges.add(10..20, 'a');
         ranges.add(30..40, 'a');

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_late_at_some_multiple_of_what_is_expected_within_bounds() {
+    fn hedging_delay_is_a_bounded_multiple() {
         assert_eq!(late_after(&met(1), 4096), LATE_BOUNDS.0, "less is jitter");
         let slow = late_after(&met(200), CHUNK).as_millis();
         assert!((590..=610).contains(&slow), "{slow}");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_request_goes_to_a_suspect_where_nothing_else_can_stand_in() {
+    fn late_request_hedges_to_a_suspect_as_last_resort() {
         let rates = Rates::from([(ONE, met(10))]);
         let now = Tick::from_secs(1);
         let mut requests = Requests::new(vec![source(ONE, true), source(TWO, false)]);
@@ -267,7 +267,7 @@ mod tests {
 
     /// A file may stay open for days: a donor that failed twice is not left out for as long.
     #[test]
-    fn a_donor_that_failed_twice_is_left_out_for_a_while_and_then_tried_again() {
+    fn twice_failed_donor_is_backed_off() {
         let mut estimate = met(10);
         let at = Tick::from_secs;
         for second in [1, 2] {

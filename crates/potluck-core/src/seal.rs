@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_plaintext_seals_to_equal_bytes_in_one_space_and_meaning_only() {
+    fn sealing_is_deterministic_per_space_and_kind() {
         let entropy: &dyn Entropy = &SeededEntropy::new(1);
         let (key, other) = (SpaceKey::generate(entropy), SpaceKey::generate(entropy));
         let plain = b"results of run 7".repeat(10);

@@ -228,7 +228,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     #[test]
-    fn a_budget_is_spent_once_over_all_connections_and_renewed_tickets() {
+    fn session_budget_spans_connections_and_renewals() {
         let (tickets, one) = (SessionTickets::default(), session(1));
         let spend = |budget: u64, kib: u32| tickets.spend(&grant(budget * KIB), one, kib << 10);
         spend(10, 6).expect("within").keep();

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_can_store_nothing_is_told_and_those_of_others_not_by_name() {
+    fn unmet_policy_alarm_hides_names_of_others() {
         let lacks = |name: &str, why: Option<&str>| SpaceHealth {
             name: name.into(),
             lacks: why.map(Into::into),

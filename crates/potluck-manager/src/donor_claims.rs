@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_a_donor_are_one_short_line_without_what_moves_a_cursor() {
+    fn donor_texts_are_sanitised_to_one_line() {
         let forged = "\x1b[2J gone\r\nhealthy: every file is as safe as promised\u{202e}";
         assert!(!words(forged).contains(|c: char| c.is_control() || c == '\u{202e}'));
         assert!(words(forged).contains("healthy"), "its words stay");

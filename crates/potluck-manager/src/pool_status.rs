@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_disk_of_the_managers_own_is_said_until_it_takes_writes_again() {
+    async fn full_catalog_disk_is_reported_until_writable() {
         let (dir, manager) = still().await;
         manager.log.donors.failing("no donor took it".into());
         let disk = |status: &PoolStatus| {

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_others_fill_is_named_and_one_that_is_lent_to_its_end_is_not() {
+    fn room_advice_names_disks_filled_by_owners() {
         let donor = |name: &str, lends, used, room| DonorStatus {
             name: name.into(),
             state: DonorState::Live,

@@ -460,7 +460,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_scan_waits_while_donors_of_before_list_one_after_the_other() {
+    fn first_scan_waits_for_inventories() {
         let (state, config) = (ScanState::default(), ManagerConfig::default());
         let at = |seconds| Tick::ZERO + Duration::from_secs(seconds);
         let is_due = |seconds, is_assembling: bool| {

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_is_stored_when_the_last_session_is_over_that_wrote_to_it() {
+    fn checkpoint_rate_ends_with_its_last_session() {
         let rates = SessionRates::default();
         let (one, other) = (SessionId::in_term(1, 1), SessionId::in_term(1, 2));
         let id = CheckpointId([7; 16]);

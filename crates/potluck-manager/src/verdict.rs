@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_tolerates_more_is_not_named_beside_one_that_does_not() {
+    fn verdict_names_the_least_safe_space_only() {
         let silent = |name: &str, tolerates_now| SpaceHealth {
             name: name.into(),
             files: 3,

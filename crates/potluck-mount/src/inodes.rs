@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_forgotten_gets_its_number_again_unless_something_has_it() {
+    fn forgotten_name_regains_its_inode() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let dir = inodes.of(ROOT, "d");
         let file = inodes.of(dir, "f");
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_forgotten_while_it_is_told_again_stands_for_its_name() {
+    fn inode_forgotten_during_a_lookup_stays_valid() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let file = inodes.of(ROOT, "f");
         inodes.looked_up(file, (ROOT, "f"), EntryKind::File);
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outdated_number_is_exchanged_and_locked_as_what_has_its_name() {
+    fn stale_inode_is_locked_by_its_name() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let old = inodes.of(ROOT, "f");
         inodes.looked_up(old, (ROOT, "f"), EntryKind::File);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_comes_back_once_with_a_number_that_was_found_at_the_name_since() {
+    fn call_is_retried_once_with_a_fresh_inode() {
         const NAME: (u64, &str) = (1, "f");
         let place = || (1, "f".to_owned());
         let at = Tick::from_secs;

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capacity_is_kept_for_a_second_unless_this_mount_changes_something() {
+    fn statfs_is_cached_for_a_second() {
         let capacity = Capacity { total: 100, free: 50 };
         let dir =
             |number: usize| -> PoolPath { format!("pot://lab/{number}").parse().expect("a path") };

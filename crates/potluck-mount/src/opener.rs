@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_found_where_it_is_and_in_children_that_inherited_it() {
+    fn open_descriptors_are_found_in_children() {
         use std::os::unix::fs::MetadataExt;
         let before = newest_process();
         let dir = tempfile::tempdir().expect("a directory");

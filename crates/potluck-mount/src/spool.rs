@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_here_and_there_fill_a_file_before_their_ranges_fill_the_memory() {
+    fn scattered_writes_are_bounded_by_spool_then_memory() {
         let dir = tempfile::tempdir().expect("a directory");
         let spool = Arc::new(Spool::new(dir.path().into(), u64::MAX));
         let mut file = SpoolFile::new(&spool);

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_protocol_goes_on_by_way_of_temporary_files_when_it_should() {
+    async fn protocols_switch_to_temporary_files_as_documented() {
         let limits = |protocol| {
             WriteLimits::new(WriteOptions { protocol, window: 100, ..WriteOptions::default() })
         };

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sessions_that_ended_last_are_known_for_a_while_and_no_others() {
+    fn recently_ended_sessions_are_remembered() {
         let mut sessions = EndedSessions::default();
         (0..MOST + 10).for_each(|number| sessions.may_still_copy(session(number), at(1.0)));
         let are_known = |sessions: &EndedSessions, now: f64| {

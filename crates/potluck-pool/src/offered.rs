@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_a_session_leaves_are_those_that_it_did_not_withdraw() {
+    fn session_leaves_its_unwithdrawn_names() {
         let mut offered = OfferedChunks::default();
         let names: Vec<ChunkName> = (0..10).map(chunk).collect();
         offered.add(WRITER, &names);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_of_many_members_take_no_more_memory_than_those_of_some() {
+    fn complaints_use_bounded_memory() {
         let mut reach = ReachRecord::default();
         (0..1000).for_each(|member| reach.complain(MemberId(member), HERE, at(1)));
         assert_eq!(reach.complaints.len(), COMPLAINANTS);

@@ -221,7 +221,7 @@ fn a_daemon_without_its_disk_is_given_up_like_a_silent_machine() {
 }
 
 #[test]
-fn an_incarnation_that_did_not_register_is_told_to_and_believed_nothing() {
+fn unregistered_incarnation_is_not_believed() {
     let mut pool = pool();
     assert!(!send_heartbeat(&mut pool, 1, 7, 0, 0.0), "not even a member");
     assert_eq!(register(&mut pool, 1, 7, 0.0), Enlisted::Anew);
@@ -323,7 +323,7 @@ fn plans_name_live_donors_only_and_nothing_needs_none() {
 }
 
 #[test]
-fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
+fn plan_omits_absent_donors_while_one_more_may_die() {
     let mut pool = pool();
     for donor in 1..=4 {
         register(&mut pool, donor, 7, 0.0);
@@ -420,7 +420,7 @@ fn an_unknown_size_is_promised_little_and_what_fits_of_that() {
 }
 
 #[test]
-fn a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk_d5() {
+fn tombstone_names_a_safe_write_sequence_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     collect(&mut pool, true, 0.5);
@@ -497,7 +497,7 @@ fn chunks_no_longer_condemned_get_no_delete_order_d5() {
 }
 
 #[test]
-fn orders_die_with_the_incarnation_they_were_given_to_and_with_time_d5() {
+fn orders_expire_with_the_incarnation_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     send_heartbeat(&mut pool, 1, 7, 1, 0.0);
@@ -540,7 +540,7 @@ fn a_complaint_is_looked_at_until_the_donor_answers() {
 }
 
 #[test]
-fn a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared_d6() {
+fn donor_counts_after_its_whole_inventory_d6() {
     let mut pool = pool();
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
@@ -590,7 +590,7 @@ fn chunks_arriving_during_an_inventory_are_not_missing_d6() {
 }
 
 #[test]
-fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
+fn bad_copy_reports_are_rate_limited() {
     let mut pool = pool();
     let at = |seconds: u64| Tick::from_secs(100 + seconds);
     let mut heard = |member, now| (0..100).filter(|_| pool.hears(member, now)).count();

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_was_interrupted_at_any_step_has_one_authority_x6() {
+    fn interrupted_rotation_leaves_one_authority_x6() {
         for steps in 0..=5_usize {
             let (_dir, state) = pool();
             let (root, before) = (state.root().to_path_buf(), load(&state));

@@ -360,7 +360,7 @@ fn a_full_disk_says_so_s1() {
 /// Plays two weeks: removed files leave nothing behind, although machines come and go, and the others can be read.
 /// Memory is not compared, because other tests of this process use it as well.
 #[test]
-fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
+fn weeks_of_use_leak_no_resources() {
     let options = YearOptions {
         donors: 6,
         files: 200,

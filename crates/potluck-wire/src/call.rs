@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_on_a_connection_that_was_given_up_is_made_again() {
+    async fn call_on_an_abandoned_connection_is_retried() {
         let (address, mut heard) = manager().await;
         let caller = Caller::new(Arc::new(SystemNet), Arc::new(Plain), address);
         caller.call(&Ask {}).await.expect("answered");

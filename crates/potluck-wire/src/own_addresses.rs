@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_resolver_delays_no_start_and_the_name_is_told_once_it_is_found() {
+    async fn slow_resolver_does_not_delay_the_start() {
         let net = Arc::new(Moving { lookup: LOOKUP_DEADLINE, ..Moving::default() });
         net.set(&["10.0.0.1"]);
         let listen = "[::]:7700".parse().expect("an address");

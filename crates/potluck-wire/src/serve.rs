@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_lost_its_place_ends_whatever_its_call_does_x3() {
+    async fn evicted_connection_ends_at_once_x3() {
         let server = server(1);
         let second = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

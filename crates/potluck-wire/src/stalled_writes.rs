@@ -106,7 +106,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_of_which_nothing_is_taken_fails_and_a_slow_one_goes_on() {
+    async fn stalled_write_fails_and_slow_one_continues() {
         let (ours, mut theirs) = tokio::io::duplex(64);
         let mut watched = StalledWrites::watch(Box::new(ours));
         let slow = async {

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_void_once_rights_that_it_may_stand_for_have_ended() {
+    fn ticket_is_void_after_a_revocation() {
         let (key, mut ticket) = fixture();
         let at = |void_before| TicketTime { now: 45, void_before };
         assert!(ticket.public.grant(&key, DonorId(4), at(40)).is_ok(), "issued at that moment");
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_of_a_time_that_a_restore_has_forgotten_is_worth_nothing() {
+    fn ticket_from_before_a_restore_is_void() {
         let entropy: &dyn Entropy = &SeededEntropy::new(3);
         let key = Secret::generate(entropy);
         let slack = CLOCK_SLACK.as_millis() as u64;

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_follows_what_its_own_authority_signed_and_only_forwards() {
+    fn member_follows_signed_rotations_forward_only() {
         let dir = tempfile::tempdir().expect("a directory");
         let (key, ca) = authority();
         let open = || Guide::open(Arc::new(crate::net::SystemNet), POOL, ca.clone(), dir.path());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn members_find_the_manager_by_either_authority_while_one_is_replaced_x6() {
+    fn whereabouts_verify_by_either_authority_in_rotation_x6() {
         let ((old_key, old), (next_key, next)) = (authority(), authority());
         let at = "10.0.0.1:7700".parse().expect("addresses");
         let whereabouts = Whereabouts { issue: Issue::default(), addresses: at };

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_do_not_clash_and_those_that_exclude_each_other_are_refused() {
+    fn exclusive_flags_are_refused() {
         Args::command().debug_assert();
         let parse = |line: &str| Args::try_parse_from(line.split(' ')).map(|_| ());
         for good in [

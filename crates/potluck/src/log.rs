@@ -117,7 +117,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_name_in_a_message_or_a_field_begins_no_line_and_moves_no_cursor() {
+    fn log_names_are_sanitised() {
         let mut file = tempfile::tempfile().expect("a file");
         let to = Arc::new(file.try_clone().expect("the same file"));
         let log = tracing_subscriber::fmt().fmt_fields(fields()).with_ansi(false).with_writer(to);

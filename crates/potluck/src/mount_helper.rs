@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_fstab_become_arguments_and_unknown_options_are_refused() {
+    fn fstab_options_become_arguments() {
         let line = "pot://lab /mnt/lab -v -o rw,noauto,_netdev,x-systemd.automount";
         assert_eq!(translate(line), Ok(Some("mount -v -- pot://lab /mnt/lab".into())));
         let line = "pot://lab /m -o ro,again,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB,write_protocol=hybrid";

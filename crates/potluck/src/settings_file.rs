@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_waits_where_the_settings_are_written_is_not_followed() {
+    fn settings_write_does_not_follow_a_symlink() {
         let dir = tempfile::tempdir().unwrap();
         let (settings, other) = (dir.path().join(FILE), dir.path().join("other"));
         fs::write(&other, "precious").unwrap();

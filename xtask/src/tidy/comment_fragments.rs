@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doc_comment_that_does_not_name_its_subject_is_found_outside_help_texts() {
+    fn doc_comments_without_a_subject_are_found() {
         let item = "/// A chunk that was\n/// sent.\nstruct A {\n    /// Of which version.\n    version: u8,\n\n    /// The name.\n    #[serde(default)]\n    name: u8,\n    // Since then.\n    /// Bytes of\n    /// the file.\n    len: u8,\n}\n";
         let help = "/// Its files.\n#[derive(Debug, clap::Args)]\nstruct B {\n    /// The name\n    name: u8,\n    /// With it\n    #[arg(long)]\n    with: u8,\n}\nenum C {\n    /// Only say\n    #[command(after_help = \"x\")]\n    D(u8),\n}\n";
         let tree = Tree::planted(&[("crates/a/src/lib.rs", item), ("crates/a/src/b.rs", help)]);

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_retired_word_is_found_in_names_comments_and_files_of_its_crates_alone() {
+    fn retired_words_are_found_in_their_crates_only() {
         let text =
             "/// An errand.\nstruct NewErrand {\n    open_errands: u8,\n}\nlet touchy = TOUCHES;\n";
         let tree = Tree::planted(&[
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_good_english_is_found_in_names_of_types_and_in_phrases_alone() {
+    fn common_words_are_found_in_type_names_only() {
         let code = "// Wanted: a file that lives on a switch, as long as they hold it.\nenum Pause {\n    Wanted,\n}\nlet wanted = (\"Hold\", gone(donors));\n";
         let docs = "What is held is gone.\nThe same hold begins, with too many gone.\nDonors have gone while reclaiming is held.\n";
         let tree = Tree::planted(&[("crates/potluck-pool/src/a.rs", code), ("docs/a.md", docs)]);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_stay_when_asked_and_a_name_ending_in_r_starts_no_raw_string() {
+    fn rust_text_blanking_handles_raw_strings() {
         assert_eq!(code_and_comments("for \"x\" // why"), "for     // why");
         assert_eq!(code("br\"x\" r#type"), "      r#type");
     }

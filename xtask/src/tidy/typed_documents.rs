@@ -95,7 +95,7 @@ mod tests {
         <!-- not typed by a test: no -->\n```sh\nmake\n```\n```\nplain text\n```\n";
 
     #[test]
-    fn blocks_that_no_test_types_are_found_and_reasons_are_asked_for() {
+    fn untyped_code_blocks_need_a_reason() {
         let test = "for block in blocks(\"docs/a.md\", \"Typed\") {}";
         let tree = Tree::planted(&[("docs/a.md", PAGE), ("crates/potluck/tests/pool/a.rs", test)]);
         assert_eq!(

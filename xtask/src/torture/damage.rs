@@ -153,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn damage_that_a_full_disk_has_no_room_for_is_damage_all_the_same() {
+    fn damage_on_a_full_disk_is_applied() {
         let dir = tempfile::tempdir().expect("a directory");
         let Some(_disk) = SmallDisk::mount(dir.path(), 1 << 20).expect("a disk") else {
-            let name = "damage_that_a_full_disk_has_no_room_for_is_damage_all_the_same";
+            let name = "damage_on_a_full_disk_is_applied";
             let line = format!("SKIPPED {name}: mounting takes root\n");
             io::stderr().write_all(line.as_bytes()).expect("said");
             return;

@@ -123,7 +123,7 @@ mod tests {
     const NEW: Content = Content { number: 2, len: 100 };
 
     #[test]
-    fn a_write_that_broke_off_leaves_the_old_or_the_new_and_nothing_else() {
+    fn interrupted_write_leaves_old_or_new() {
         let mut files = Files::default();
         files.wrote("a", Some(OLD));
         files.may_have_written("a", Some(NEW));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_of_a_day_is_written_anew_when_its_changes_take_a_sixth_of_it() {
+    fn day_old_base_is_rewritten_at_a_sixth_of_changes() {
         let is_worn = |log, after| at(extent(2, 6_000_000), log).is_worn(BEGUN_MS + after);
         assert!(!is_worn(extent(1, 1_100_000), DAY_MS - 1), "it is young");
         assert!(is_worn(extent(1, 1_100_000), DAY_MS));

@@ -384,7 +384,7 @@ mod tests {
     use potluck_core::recipe::PART_CHUNKS;
 
     #[test]
-    fn usage_counts_all_chunks_of_a_file_whose_parts_are_changed_one_by_one() {
+    fn usage_counts_all_parts_during_a_conversion() {
         let mut fixture = Fixture::new();
         let chunks = 2 * PART_CHUNKS as u64 + 10;
         let files = in_parts("pot://lab/large", 0, 0..chunks, &[1]).into_iter();

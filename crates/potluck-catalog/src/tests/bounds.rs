@@ -71,7 +71,7 @@ fn so_many_directories_of_a_space_have_a_policy_of_their_own() {
 }
 
 #[test]
-fn a_user_fills_the_managers_disk_only_as_far_as_an_admin_allows() {
+fn catalog_use_per_member_is_bounded() {
     let fixture = Fixture::new();
     let db = fixture.db.begin().expect("a transaction");
     let joins = |role, name: &str| {

@@ -87,7 +87,7 @@ fn a_thousand_small_files_commit_and_open_fast() {
 }
 
 #[test]
-fn a_question_about_rights_costs_the_same_however_many_grants_there_are() {
+fn rights_lookup_cost_is_independent_of_grants() {
     let fixture = Fixture::new();
     let asked = || {
         let began = cpu();
@@ -194,7 +194,7 @@ fn a_scan_looks_at_many_chunks_in_little_time() {
 /// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-catalog --lib one_donor -- --nocapture` asks for
 /// another number.
 #[test]
-fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
+fn following_a_donor_costs_its_files_only() {
     let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
     let files = asked.unwrap_or(20_000_u64) / 10;
     let donors = 100;
@@ -282,7 +282,7 @@ fn steps(fixture: &Fixture, step: impl Fn(&Tx) -> Result<bool, Error>) -> (u32, 
 
 /// The steps are as large as those that the manager asks for, so that removing many files holds up no commit.
 #[test]
-fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
+fn background_steps_hold_the_writer_briefly() {
     let mut fixture = Fixture::new();
     let files = 20_000;
     for number in 0..files / 1000 {
@@ -341,7 +341,7 @@ fn doubting_a_donor_costs_its_unused_copies_only() {
 const REPEATED: u32 = 50;
 
 #[test]
-fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
+fn checkpoint_commit_cost_is_independent_of_size() {
     let mut fixture = Fixture::new();
     let took = |fixture: &mut Fixture, id: u8, files: u64, style| {
         let number = u64::from(id);
@@ -396,7 +396,7 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
 }
 
 #[test]
-fn to_purge_some_steps_costs_as_much_in_a_long_series_as_in_a_short_one() {
+fn series_purge_cost_is_independent_of_length() {
     let fixture = Fixture::new();
     let of = |name: &str, steps: usize| {
         let at = path(&format!("pot://lab/{name}"));

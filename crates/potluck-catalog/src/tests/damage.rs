@@ -82,7 +82,7 @@ fn large_catalog_opens_at_once_and_is_checked_in_the_background_d4() {
 }
 
 #[test]
-fn a_recipe_that_does_not_give_the_files_digest_is_not_handed_out_d4() {
+fn recipe_with_a_wrong_digest_is_withheld_d4() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/a", &[1, 2], &[1]));
     fixture.put(file("pot://lab/b", &[3], &[1]));

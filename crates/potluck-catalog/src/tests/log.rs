@@ -235,7 +235,7 @@ fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
 /// If the log ends between the record that a file was replaced again and the record of its new content, the file stays
 /// as it was, and the replay counts it as left out.
 #[test]
-fn a_file_that_is_replaced_often_is_never_lost_where_the_log_ends() {
+fn frequently_replaced_file_survives_any_log_end() {
     let mut fixture = Fixture::new();
     fixture.put(file("pot://lab/x", &[1], &[1]));
     let (base, last) = base(&fixture);
@@ -423,7 +423,7 @@ fn a_file_in_parts_is_logged_part_by_part_and_comes_back_d4() {
 }
 
 #[test]
-fn pages_that_removed_rows_left_free_do_not_count_as_the_size_of_a_base() {
+fn free_pages_do_not_count_as_base_size() {
     let fixture = Fixture::new();
     let bytes = || CatalogSnapshot::begin(&fixture.file()).and_then(|at| at.bytes()).expect("read");
     let before = bytes();

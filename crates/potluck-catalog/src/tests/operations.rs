@@ -43,7 +43,7 @@ fn defined(text: &'static str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_table_of_operations_lists_all_there_are_in_their_order_and_no_others() {
+fn operations_table_is_complete_and_ordered() {
     let mut count = 0;
     for (file, text) in FILES {
         let defined = defined(text);

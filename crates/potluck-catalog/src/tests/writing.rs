@@ -119,7 +119,7 @@ fn queued_jobs_are_finished_before_the_writer_closes_d1() {
 /// A manager that is behind keeps a bounded number of jobs, and none of a caller that gave up while it waited to hand
 /// its job in.
 #[test]
-fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
+fn jobs_beyond_the_queue_wait_with_their_callers() {
     let fixture = Fixture::new();
     let catalog =
         Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0)).expect("opened");
@@ -206,7 +206,7 @@ fn the_copies_of_a_donor_are_found_by_its_index() {
 }
 
 #[test]
-fn unused_chunks_are_found_by_their_numbers_without_sorting_them() {
+fn unused_chunks_are_found_by_number_without_a_sort() {
     let fixture = Fixture::new();
     for sql in [unused_chunks::CONDEMNED, unused_chunks::NEXT_COPY_AND_UNUSED] {
         let plan = fixture.db.plan(sql).expect("planned");
@@ -251,7 +251,7 @@ fn background_step_yields_the_writer_after_its_budget() {
 }
 
 #[test]
-fn a_transaction_that_has_taken_long_leaves_the_other_jobs_to_the_next() {
+fn long_transaction_defers_further_jobs() {
     for (step_ms, expected) in [(0, 1..=2), (30, 4..=4)] {
         let fixture = Fixture::new();
         let clock = ReadClock::by(step_ms);
@@ -287,7 +287,7 @@ fn count_for_ever(db: &Tx) -> Result<i64, Error> {
 }
 
 #[test]
-fn a_query_ends_when_nobody_waits_for_it_and_the_next_is_answered() {
+fn abandoned_query_is_interrupted() {
     let fixture = Fixture::new();
     let catalog =
         Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0)).expect("opened");

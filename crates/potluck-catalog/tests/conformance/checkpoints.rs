@@ -103,7 +103,7 @@ async fn staged_files_are_invisible_until_commit_replaces_the_directory() {
 }
 
 #[tokio::test]
-async fn an_aborted_checkpoint_leaves_what_was_there_and_nothing_of_itself() {
+async fn aborted_checkpoint_leaves_the_old_directory_only() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/step/a", &[1], &[1])).await;
     let open = stage.replace(1, "pot://lab/step").await;
@@ -120,7 +120,7 @@ async fn an_aborted_checkpoint_leaves_what_was_there_and_nothing_of_itself() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() {
+async fn checkpoint_follows_its_parent_directory() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/run/x", &[1], &[1])).await;
     let open = stage.replace(1, "pot://lab/run/new/step").await;
@@ -268,7 +268,7 @@ async fn staged_files_inherit_the_policy_of_the_target_directory() {
 }
 
 #[tokio::test]
-async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
+async fn checkpoint_merge_is_all_or_nothing() {
     let mut stage = Stage::new().await;
     for (name, chunk) in [("tree/a", 1), ("tree/d/x", 2), ("tree/d/keep", 3)] {
         stage.put(file(&format!("pot://lab/{name}"), &[chunk], &[1])).await;
@@ -346,7 +346,7 @@ async fn checkpoint_merge_is_bounded_and_counts_replacements_twice() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_that_nobody_uses_expires_and_one_that_is_used_does_not() {
+async fn unused_checkpoint_expires() {
     let mut stage = Stage::new().await;
     let idle = stage.replace(1, "pot://lab/idle").await;
     let used = stage.replace(2, "pot://lab/used").await;

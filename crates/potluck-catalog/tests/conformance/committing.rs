@@ -17,7 +17,7 @@ fn refused(outcome: &Result<VersionId, Refused<()>>) -> &Error {
 }
 
 #[tokio::test]
-async fn references_count_every_occurrence_and_end_with_their_versions() {
+async fn chunk_references_count_occurrences_per_version() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1, 2, 1], &[1])).await;
     stage.put(file("pot://lab/b", &[1], &[1])).await;

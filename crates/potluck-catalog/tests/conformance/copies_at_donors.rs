@@ -36,7 +36,7 @@ async fn holders_at(stage: &Stage, n: u64, ack: AckLevel) -> Vec<DonorId> {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5() {
+async fn unlisted_copy_is_missing_but_recorded_d5() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1, 2], &[1])).await;
     let unlisted = async |listed: Vec<ChunkId>| {
@@ -119,7 +119,7 @@ async fn a_donors_word_changes_the_count_of_its_own_copies_only() {
 }
 
 #[tokio::test]
-async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
+async fn memory_copy_does_not_satisfy_ack_disk() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);

@@ -229,7 +229,7 @@ async fn agreed_losses_are_remembered_until_cancelled() {
 }
 
 #[tokio::test]
-async fn an_earlier_redundancy_is_given_up_only_while_the_new_one_is_there() {
+async fn old_redundancy_is_dropped_only_beside_the_new() {
     let mut stage = Stage::new().await;
     let parts: &[(u64, &[u32])] = &[(1, &[1, 4]), (2, &[2, 5]), (11, &[3])];
     let version = stage.put(coded("pot://lab/a", "2+1", 2, parts)).await;

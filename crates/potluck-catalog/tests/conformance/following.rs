@@ -44,7 +44,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn the_copies_of_a_donor_lead_to_the_files_that_need_them_and_to_no_others() {
+async fn donor_copies_map_to_the_files_that_need_them() {
     let mut stage = Stage::new().await;
     let one = stage.put(file("pot://lab/d/one", &[1, 2, 2], &[1, 2])).await;
     let two = stage.put(file("pot://lab/two", &[2, 3], &[2, 3])).await;
@@ -62,7 +62,7 @@ async fn the_copies_of_a_donor_lead_to_the_files_that_need_them_and_to_no_others
 }
 
 #[tokio::test]
-async fn files_that_are_replaced_copied_and_removed_are_followed_no_further() {
+async fn replaced_and_removed_files_are_unfollowed() {
     let mut stage = Stage::new().await;
     let mut last = VersionId(0);
     for _ in 0..20 {

@@ -101,7 +101,7 @@ async fn grants_to_unknown_members_are_refused() {
 }
 
 #[tokio::test]
-async fn no_group_has_the_name_of_a_member_and_no_member_that_of_a_group() {
+async fn group_and_member_names_are_disjoint() {
     let stage = Stage::new().await;
     stage.join("ada", 1).await;
     let create = |name: &str| stage.catalog.edit_group(name.into(), GroupEdit::Create);
@@ -143,7 +143,7 @@ async fn grants_do_not_apply_to_a_new_member_or_space_of_the_same_name() {
 }
 
 #[tokio::test]
-async fn a_member_makes_as_many_spaces_as_one_may_and_again_after_a_removal() {
+async fn spaces_per_member_are_bounded() {
     let stage = Stage::new().await;
     let (ada, bert) = (stage.join("ada", 1).await, stage.join("bert", 2).await);
     space_of(&stage, "one", ada, Some(2)).await.expect("made");

@@ -46,7 +46,7 @@ async fn a_token_gives_its_role_once_x5() {
 }
 
 #[tokio::test]
-async fn a_join_whose_answer_was_lost_is_answered_again_until_its_token_expires() {
+async fn join_is_repeatable_until_its_token_expires() {
     let stage = with_token().await;
     let first = join(&stage, 1, ISSUED).await.expect("joined");
     let again = join(&stage, 1, ISSUED).await;
@@ -96,7 +96,7 @@ async fn a_join_that_fails_leaves_its_token_good_x5() {
 }
 
 #[tokio::test]
-async fn a_token_expires_by_the_pools_time_and_not_by_a_clock_that_jumps_c1() {
+async fn token_expiry_uses_pool_time_c1() {
     let year = 365 * DAY as i64;
     let late = |pool_ms, wall_ms| Moment { pool_ms, wall_ms, ..ISSUED };
     let stage = with_token().await;

@@ -111,7 +111,7 @@ async fn history_lists_who_replaced_a_file_and_when() {
 }
 
 #[tokio::test]
-async fn versions_go_when_there_are_enough_newer_ones_or_their_time_is_over() {
+async fn versions_expire_by_count_or_age() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "1h,2", None).await;
     let mut put = Vec::new();
@@ -155,7 +155,7 @@ async fn restarts_of_the_manager_take_no_time_off_what_is_kept() {
 }
 
 #[tokio::test]
-async fn a_version_that_a_reader_has_open_is_left_whole_when_it_is_let_go_a5() {
+async fn open_version_survives_its_expiry_a5() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "1h", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -222,7 +222,7 @@ async fn undelete_never_replaces_an_existing_entry() {
 }
 
 #[tokio::test]
-async fn a_tree_whose_time_is_over_is_taken_apart_with_all_that_was_kept_in_it() {
+async fn expired_tree_is_dismantled_with_its_history() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", Some("1h")).await;
     stage.put(file("pot://lab/d/t/a", &[1], &[1])).await;
@@ -239,7 +239,7 @@ async fn a_tree_whose_time_is_over_is_taken_apart_with_all_that_was_kept_in_it()
 }
 
 #[tokio::test]
-async fn without_a_trash_a_removal_is_for_good_and_takes_old_versions_along() {
+async fn removal_without_trash_is_final() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", Some("none")).await;
     for number in 1..=3 {
@@ -360,7 +360,7 @@ async fn writes_to_the_hidden_history_directory_are_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_that_a_checkpoint_takes_the_place_of_is_kept_as_a_version() {
+async fn checkpoint_keeps_the_replaced_directory_as_a_version() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/runs", "2", None).await;
     stage.put(file("pot://lab/runs/step/old", &[1], &[1])).await;
@@ -398,7 +398,7 @@ async fn replaced_empty_directory_keeps_its_trash() {
 }
 
 #[tokio::test]
-async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
+async fn directory_with_only_old_versions_is_empty() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", Some("1h")).await;
     stage.put(file("pot://lab/d/e/a", &[1], &[1])).await;

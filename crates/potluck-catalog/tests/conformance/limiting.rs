@@ -120,7 +120,7 @@ async fn a_write_that_will_not_fit_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_members_quota_is_on_all_spaces_that_they_made_and_goes_with_them() {
+async fn member_quota_covers_all_spaces_they_made() {
     let mut stage = Stage::new().await;
     let ada = stage.join("ada", 1).await;
     let mine = |name: &str| NewSpace {
@@ -153,7 +153,7 @@ async fn a_members_quota_is_on_all_spaces_that_they_made_and_goes_with_them() {
 }
 
 #[tokio::test]
-async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back() {
+async fn directories_and_snapshots_count_as_files_in_quotas() {
     let mut stage = Stage::new().await;
     let most = |files| Quota { bytes: None, files: Some(files) };
     let set = async |stage: &Stage, files| {
@@ -268,7 +268,7 @@ async fn snapshot_versions_count_against_the_quota() {
 }
 
 #[tokio::test]
-async fn files_that_live_in_the_catalog_are_counted_as_they_come_and_go() {
+async fn inline_files_are_counted() {
     let mut stage = Stage::new().await;
     let counted = async |stage: &Stage| {
         stage.catalog.spaces().await.expect("spaces").remove(0).sums.in_catalog

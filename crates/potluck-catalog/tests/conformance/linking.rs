@@ -42,7 +42,7 @@ async fn stage() -> Stage {
 }
 
 #[tokio::test]
-async fn links_are_listed_moved_and_removed_and_count_as_files_without_bytes() {
+async fn symlinks_count_as_files_without_bytes() {
     let stage = stage().await;
     let up = told(&stage, "pot://lab/up").await;
     assert_eq!((up.kind, up.size, up.mtime), (EntryKind::Link, 9, FileTime(5)));

@@ -312,7 +312,7 @@ async fn atime_and_ctime_are_kept_and_ctime_follows_changes() {
 }
 
 #[tokio::test]
-async fn owners_are_kept_with_files_directories_and_links_and_go_along_with_them() {
+async fn owners_are_kept_and_follow_moves() {
     let stage = tree().await;
     let owner = |uid| Some(FileOwner { uid, gid: u32::MAX - 1 });
     let give = async |at, uid| {
@@ -341,7 +341,7 @@ async fn owners_are_kept_with_files_directories_and_links_and_go_along_with_them
 }
 
 #[tokio::test]
-async fn a_directory_is_modified_when_entries_come_or_go_and_not_by_their_content() {
+async fn directory_mtime_follows_entries_only() {
     let mut stage = tree().await;
     let time = async |stage: &Stage, at: &str| told(stage, at).await.0;
     let old = AttributesToSet { mtime: Some(FileTime(1)), ..AttributesToSet::default() };

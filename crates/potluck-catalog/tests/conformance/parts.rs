@@ -87,7 +87,7 @@ async fn a_file_in_parts_is_visible_as_a_whole_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_commit_gives_the_parts_of_a_large_file_as_versions_on_donors() {
+async fn commit_reports_parts_as_versions() {
     let mut stage = Stage::new().await;
     let mut files = in_parts("pot://lab/large", 0, 0..CHUNKS, &[1, 2]);
     files.iter_mut().for_each(|file| file.version.copies = 2);
@@ -212,7 +212,7 @@ async fn a_removed_file_stays_open_for_a_while() {
 }
 
 #[tokio::test]
-async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
+async fn parts_are_rejudged_after_donor_events() {
     let mut stage = Stage::new().await;
     let two = |mut file: PreparedFile| {
         file.version.copies = 2;

@@ -128,7 +128,7 @@ async fn a_directorys_policy_moves_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn files_follow_the_policy_set_above_them_unless_one_below_decides() {
+async fn nearest_policy_above_a_file_applies() {
     let stage = tree().await;
     stage.set("pot://lab/d/e", copies(3)).await;
     stage.set("pot://lab", ec("2+1")).await;

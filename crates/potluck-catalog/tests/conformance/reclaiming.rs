@@ -73,7 +73,7 @@ async fn aborted_session_chunks_are_reclaimed_from_every_reporting_donor_d2() {
 }
 
 #[tokio::test]
-async fn unused_chunks_that_are_at_dead_donors_alone_are_counted_apart() {
+async fn unused_chunks_only_at_dead_donors_are_counted_apart() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/both", &[1, 2], &[1, 2])).await;
     stage.put(file("pot://lab/one", &[3], &[1])).await;

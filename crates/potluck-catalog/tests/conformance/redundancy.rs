@@ -103,7 +103,7 @@ async fn copies_count_by_distinct_donors_known_and_proven_d3() {
 }
 
 #[tokio::test]
-async fn only_copies_of_the_ack_level_that_was_promised_count_at_the_commit() {
+async fn only_copies_at_the_promised_ack_level_count() {
     let mut stage = Stage::new().await;
     stage.put(copies("pot://lab/known", &[1], &[1], 1)).await;
     stage.ack = AckLevel::Disk;
@@ -160,7 +160,7 @@ async fn async_write_needs_one_holder_and_opens_an_unsafe_window() {
 }
 
 #[tokio::test]
-async fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
+async fn write_commits_below_policy_while_one_more_death_is_safe() {
     let mut stage = Stage::new().await;
     let three = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 3);
     // The group has two data chunks and three of parity, which is on the donors that are named.

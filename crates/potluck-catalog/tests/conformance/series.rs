@@ -202,7 +202,7 @@ async fn series_purge_stops_when_the_step_that_allowed_it_is_gone() {
 }
 
 #[tokio::test]
-async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
+async fn unused_series_steps_are_purged() {
     let stage = series().await;
     let run = path("pot://lab/run");
     let series =

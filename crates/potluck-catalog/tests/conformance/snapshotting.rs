@@ -380,7 +380,7 @@ async fn snapshots_and_kept_versions_let_go_only_what_neither_needs() {
 }
 
 #[tokio::test]
-async fn a_removed_directory_takes_its_snapshots_along_and_brings_them_back() {
+async fn removed_directory_keeps_its_snapshots() {
     let mut stage = Stage::new().await;
     let over = Override { trash: Some("1h".parse().expect("a time")), ..Override::default() };
     stage.catalog.set_policy(path("pot://lab"), over).await.expect("set");
@@ -461,7 +461,7 @@ async fn snapshot_entries_can_be_copied_inside_the_pool() {
 }
 
 #[tokio::test]
-async fn a_large_directory_is_read_page_by_page_as_a_snapshot_shows_it() {
+async fn snapshot_of_a_large_directory_is_paged() {
     let mut stage = Stage::new().await;
     let count = 600;
     for number in 0..count {

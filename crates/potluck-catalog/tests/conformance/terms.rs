@@ -51,7 +51,7 @@ async fn a_manager_that_starts_finds_what_the_last_one_left() {
 }
 
 #[tokio::test]
-async fn a_donor_that_was_removed_is_not_remembered_for_having_been_heard_before() {
+async fn removed_donor_is_not_expected_back() {
     let stage = Stage::new().await;
     let gone = stage.join("gone", 1).await;
     stage.catalog.revoke(gone).await.expect("revoked");
@@ -79,7 +79,7 @@ async fn when_a_member_was_seen_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_term_that_this_catalog_does_not_know_freezes_garbage_collection_d5() {
+async fn unknown_term_freezes_gc_d5() {
     let stage = Stage::new().await;
     let first = stage.catalog.begin_term(OURS, 11).await.expect("began");
     let ours = Term { epoch: first.epoch, start: 11, changes: 0 };

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_removed_is_made_anew_for_what_is_read_next() {
+    fn removed_cache_directory_is_recreated() {
         let dir = tempfile::tempdir().expect("a directory");
         let cache = CacheDir::open(&dir.path().join("cache"), 10 << 20).expect("made");
         cache.write(&run(1, 0..4), &content(1)).expect("written");

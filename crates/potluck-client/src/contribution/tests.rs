@@ -22,7 +22,7 @@ fn of(number: usize, from: u64) -> ByteSource {
 }
 
 #[test]
-fn an_index_is_read_as_it_was_written_and_lies_inside_its_contribution() {
+fn contribution_index_round_trips() {
     let index = Index { size: 77, ..index(&[(5, 10, 0), (100, 1, 10)]) };
     let bytes = index.encode();
     let (extents, footer) = bytes.split_at(bytes.len() - FOOTER);

@@ -112,7 +112,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_directory_that_was_opened_stays_the_one_whatever_takes_its_name() {
+    fn opened_directory_is_immune_to_renames() {
         let root = tempfile::tempdir().expect("a directory");
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("a/b")).expect("made");

@@ -274,7 +274,7 @@ fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chunk_may_take_longer_than_any_timeout_while_it_is_taken_a2() {
+async fn slow_but_progressing_chunk_does_not_time_out_a2() {
     let (link, mut io, mut keys) = link();
     let donor = tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");

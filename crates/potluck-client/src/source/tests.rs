@@ -112,7 +112,7 @@ async fn files_and_streams_of_every_awkward_length_are_cut_whole() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_exceeds_what_was_claimed_is_cut_by_the_next_call() {
+async fn oversized_chunk_is_cut_by_the_next_call() {
     let policy = policy();
     let lens = [CHUNK / 2, CHUNK / 4, CHUNK - 1, CHUNK + CHUNK / 2, CHUNK, INLINE_MAX as usize + 1];
     let items: Vec<Item> = lens

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untold_space_gets_a_second_copy_with_the_second_machine_and_keeps_it() {
+    fn unset_space_defaults_to_two_copies_with_two_machines() {
         let defaults = PoolDefaults::default();
         let one = defaults.applied(&untold(), 1);
         assert_eq!((one.copies, one.trash), (1, Some(KeptTime(7 * 86_400))));

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_kept_by_number_by_time_or_by_both_and_their_text_reads_back() {
+    fn retention_by_count_and_age_round_trips() {
         let day = |days| Some(KeptTime(days * DAY));
         for (text, newest, time) in [
             ("none", 0, None),

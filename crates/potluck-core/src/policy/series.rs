@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_goes_when_enough_newer_ones_are_there_or_it_is_too_old() {
+    fn series_step_expires_by_count_or_age() {
         let rule = |last: Option<u32>, time: Option<&str>| SeriesRule {
             keep_last: last,
             purge_after: time.map(|time| time.parse().expect("a time")),

@@ -27,7 +27,7 @@ proptest! {
     }
 
     #[test]
-    fn giving_back_the_excess_restores_the_limits_or_empties_the_store(
+    fn evicting_the_excess_restores_the_limits(
         max in 0..1000_u64, floor in 0..1000_u64, available in 0..1000_u64, lent_used in 0..1000_u64,
     ) {
         let limits = Limits { max, keep_free: KeepFree::Bytes(floor) };

@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_use_unequal_donors_as_far_as_room_for_distinct_ones_allows(
+    fn groups_fill_unequal_donors_while_distinct(
         rooms in prop::collection::vec(1..40_u64, 3..9), spare in 0..3_usize, groups in 1..60_u64,
     ) {
         let width = rooms.len() - spare.min(rooms.len() - 2);

@@ -173,7 +173,7 @@ proptest! {
 }
 
 #[test]
-fn a_donor_not_met_yet_is_late_only_when_a_slow_link_would_have_delivered() {
+fn unknown_donor_is_late_by_a_slow_link_estimate() {
     let (chunk, hundred_megabits) = (4 << 20, 12.5e6);
     let sends = |chunks: f64| Duration::from_secs_f64(chunks * f64::from(chunk) / hundred_megabits);
     let mut estimate = RateEstimate::new();

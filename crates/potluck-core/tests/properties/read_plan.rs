@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn a_source_is_picked_from_the_untried_and_suspects_only_without_live_ones(
+    fn sources_are_untried_live_donors_first(
         sources in prop::collection::vec((0_u32..9, any::<bool>(), 0.0..1.0_f32), 0..6),
         tried in prop::collection::vec((0_u32..9).prop_map(DonorId), 0..6),
         owed in prop::collection::vec(0_u32..4, 9),

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_says_nothing_against_the_order_in_which_it_is_believed() {
+    fn heartbeat_lists_are_consistent_in_any_order() {
         let mut changes = HeldChanges::default();
         for change in [added(1), added(2), HeldChange::Removed(name(1)), added(1)] {
             changes.push(change);

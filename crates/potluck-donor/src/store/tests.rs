@@ -134,7 +134,7 @@ fn a_tombstone_and_a_put_never_both_win() {
 }
 
 #[test]
-fn a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound_d5() {
+fn chunk_deleted_during_verify_is_not_sound_d5() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     for round in 0..1000 {
@@ -151,7 +151,7 @@ fn a_chunk_that_goes_while_it_is_looked_at_is_not_called_sound_d5() {
 }
 
 #[test]
-fn a_chunk_that_was_looked_at_by_order_outlives_the_tombstones_of_before_d5() {
+fn verified_chunk_outlives_earlier_tombstones_d5() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let (asked, scrubbed) = (put(&store, 1), put(&store, 2));
@@ -191,7 +191,7 @@ fn a_put_that_loses_its_chunk_on_the_way_says_so() {
 }
 
 #[test]
-fn an_incoming_chunk_that_is_dropped_leaves_neither_file_nor_promise() {
+fn dropped_incoming_chunk_leaves_nothing() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let before = store.report();
@@ -283,7 +283,7 @@ fn requests_during_a_missing_store_change_nothing() {
 }
 
 #[test]
-fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
+fn missing_chunk_with_unreadable_marker_is_tolerated() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let (marker, absent) = (store.layout().marker(), ChunkName::of(b"absent"));
@@ -316,7 +316,7 @@ fn discard(store: &Store, leaving: bool) -> usize {
 }
 
 #[test]
-fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
+fn quarantine_is_trimmed_oldest_first_s2() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let chunks: Vec<_> = (10..110).map(|number| put(&store, number)).collect();
@@ -415,7 +415,7 @@ fn open_below(dir: &Path) -> usize {
 }
 
 #[test]
-fn a_chunk_that_leaves_quarantine_during_a_recount_stays_counted_s2() {
+fn chunk_leaving_quarantine_during_recount_is_counted_s2() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let name = put(&store, 1);
@@ -464,7 +464,7 @@ fn partially_read_chunk_stays_open_until_it_goes() {
 }
 
 #[test]
-fn chunks_that_nobody_reads_are_closed_and_never_are_too_many_open() {
+fn idle_open_chunks_are_closed_and_bounded() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let chunks = store.layout().chunks().to_owned();

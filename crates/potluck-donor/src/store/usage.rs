@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_counts_what_arrived_between_the_question_and_its_answer_s2() {
+    fn keep_free_floor_counts_concurrent_arrivals_s2() {
         let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
         let asking = usage.asking();
         let space = DiskSpace { total: 1 << 30, available: 8 * BLOCK, read_only: false };

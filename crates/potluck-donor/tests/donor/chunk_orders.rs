@@ -101,7 +101,7 @@ async fn a_tombstone_deletes_only_chunks_that_nobody_put_since() {
 }
 
 #[tokio::test]
-async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
+async fn older_epoch_is_refused_after_a_restart() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     let name = put(&mut client, 1, 5000).await;
@@ -128,7 +128,7 @@ async fn a_manager_of_an_older_epoch_gives_no_orders_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d5() {
+async fn heard_terms_are_reported_after_a_restart_d5() {
     let pool = Pool::start().await;
     (pool.manager.state().start, pool.manager.state().changes) = (77, 400);
     pool.manager.heartbeats(3).await;
@@ -290,7 +290,7 @@ async fn heartbeats_come_each_second_and_say_how_the_machine_is() {
 }
 
 #[tokio::test]
-async fn an_owner_who_takes_everything_back_is_left_no_damaged_chunk_either() {
+async fn full_give_back_removes_quarantined_chunks() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     let spoiled = put(&mut client, 1, 300_000).await;

@@ -42,7 +42,7 @@ fn dead(source: &Source) -> Source {
 }
 
 #[tokio::test]
-async fn a_copy_comes_from_the_first_source_that_has_it_and_is_made_once() {
+async fn copy_task_uses_the_first_source_once() {
     let (rich, poor) = (Pool::start().await, Pool::start().await);
     let name = put(&mut rich.client().await, 1).await;
     let elsewhere = rich.source();
@@ -61,7 +61,7 @@ async fn a_copy_comes_from_the_first_source_that_has_it_and_is_made_once() {
 }
 
 #[tokio::test]
-async fn many_copies_at_once_are_made_once_and_answered_before_the_second_is_over() {
+async fn concurrent_copy_tasks_run_once_and_promptly() {
     let (rich, poor) = (Pool::start().await, Pool::start().await);
     let mut client = rich.client().await;
     let source = [rich.source()];

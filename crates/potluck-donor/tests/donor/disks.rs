@@ -271,7 +271,7 @@ async fn deletes_work_on_a_full_disk() {
 }
 
 #[tokio::test]
-async fn a_broken_disk_takes_nothing_more_and_still_serves_what_it_can() {
+async fn broken_disk_is_read_only() {
     for errno in [Errno::IO, Errno::ROFS] {
         let (pool, faults) = pool_on(Faulty::default()).await;
         let kept = content(1, 100_000);
@@ -353,7 +353,7 @@ async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room_s2() {
+async fn chunk_quarantined_during_a_recount_is_counted_s2() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 100_000);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);

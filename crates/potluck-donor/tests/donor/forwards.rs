@@ -192,7 +192,7 @@ async fn routes_are_few_and_for_those_who_may_put() {
 }
 
 #[tokio::test]
-async fn a_donor_connects_to_donors_only_and_where_the_manager_says_they_are_x4() {
+async fn donor_dials_only_donors_named_by_the_manager_x4() {
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
     let there = to(&mirror);

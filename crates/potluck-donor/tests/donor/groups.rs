@@ -80,7 +80,7 @@ async fn any_enough_chunks_of_a_group_give_back_the_others() {
 }
 
 #[tokio::test]
-async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
+async fn rebuild_replaces_a_bad_source_shard() {
     let group = RebuiltGroup::new();
     let holder = group.store().await;
     let path = holder.place.chunk(&group.name(1));

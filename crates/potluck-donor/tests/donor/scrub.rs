@@ -111,7 +111,7 @@ async fn a_donor_proves_any_segment_of_a_chunk_that_it_has_and_no_other_r2() {
 }
 
 #[tokio::test]
-async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again() {
+async fn only_the_manager_marks_log_blocks() {
     let (pool, other) = (Pool::start().await, Pool::start().await);
     let recorder = pool.ticket(&[]);
     let managers = {

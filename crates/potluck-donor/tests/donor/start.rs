@@ -104,7 +104,7 @@ async fn only_this_donors_store_is_taken() {
 }
 
 #[tokio::test]
-async fn a_store_is_taken_over_when_that_is_asked_for_and_by_one_donor_only() {
+async fn store_adoption_is_explicit_and_exclusive() {
     let (place, name) = used().await;
     let other = DonorId(DONOR.0 + 1);
     // The donor's state and identity are lost, and it joined again as another member.
@@ -159,7 +159,7 @@ async fn new_store_needs_a_request_and_no_existing_store() {
 }
 
 #[tokio::test]
-async fn a_donor_that_died_as_it_began_a_store_anew_is_asked_to_once_more() {
+async fn interrupted_new_store_must_be_requested_again() {
     let (place, _) = used().await;
     let elsewhere = DonorConfig { dir: place.lent().with_extension("new"), ..place.config(GIB) };
     fs::remove_dir_all(place.lent()).expect("lost");
@@ -213,7 +213,7 @@ async fn two_donors_never_share_a_directory() {
 }
 
 #[tokio::test]
-async fn a_store_of_another_format_is_left_alone_and_its_owner_told_what_to_do() {
+async fn unknown_store_format_is_left_alone() {
     let (place, _) = used().await;
     let marker = place.lent().join("potluck-store.json");
     let text = fs::read_to_string(&marker).expect("marker");

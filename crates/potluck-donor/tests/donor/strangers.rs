@@ -159,7 +159,7 @@ async fn show(pool: &Pool, body: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_donor_believes_nobody_but_its_pools_authority_of_where_the_manager_is() {
+async fn donor_trusts_only_signed_whereabouts() {
     let (key, ca) = authority();
     let pool = Pool::led_by(ca).await;
     let said = |key: &KeyPair, moves: u64, at: &str| {

@@ -172,7 +172,7 @@ async fn restored_manager_revokes_rights_anew_x5() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_over_stores_nothing_more_whatever_tickets_it_has() {
+async fn ended_session_cannot_store_with_old_tickets() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);

@@ -26,7 +26,7 @@ fn listed(state: &State) -> Option<BTreeSet<ChunkName>> {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
+async fn pulled_disk_is_reported_and_recovers_s3() {
     let pool = Pool::start().await;
     let names = stored(&pool, 3).await;
     let (lent, elsewhere) = (pool.place.lent(), pool.place.lent().with_extension("pulled"));
@@ -111,7 +111,7 @@ async fn a_put_of_a_chunk_that_is_spoiled_here_stores_it_anew_d3() {
 }
 
 #[tokio::test]
-async fn a_page_of_the_inventory_that_is_lost_is_sent_again_and_no_other() {
+async fn lost_inventory_page_alone_is_resent() {
     let pool = Pool::start().await;
     let names = stored(&pool, 6).await;
     pool.manager.until("the first inventory", listed).await;

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_refusal_is_told_at_once_and_its_repetitions_once_a_minute() {
+    fn repeated_refusals_are_audited_once_a_minute() {
         let mut refusals = Refusals::default();
         let second = Tick::from_secs(1);
         for _ in 0..1000 {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_gets_few_lines_however_many_different_refusals_it_provokes() {
+    fn audit_lines_per_member_are_rate_limited() {
         let mut refusals = Refusals::default();
         for number in 0..100_000 {
             refusals.add(refusal(1, &format!("no space {number}")), Tick::ZERO);

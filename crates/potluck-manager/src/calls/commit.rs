@@ -624,7 +624,7 @@ mod tests {
     use potluck_wire::error::Failure;
 
     #[test]
-    fn a_step_takes_no_more_work_than_one_may_but_for_a_file_that_does() {
+    fn commit_steps_are_bounded_except_single_files() {
         let small = FILE_WORK + 1;
         let most = MOST_WORK / small;
         let of = |files: &[usize]| steps(files.iter().copied());

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_go_on_while_donors_are_away_are_noted_and_lack_nothing() {
+    fn policy_advice_notes_writes_below_policy() {
         let mut few = changed(20 << 20);
         let noted = "3 copies need 3 donors, and 2 can be written to now: files are stored below \
                      policy until more donors are there";

@@ -52,7 +52,7 @@ mod tests {
     use potluck_core::ids::MemberId;
 
     #[test]
-    fn a_write_that_is_waited_for_is_told_with_whose_it_is_and_since_when() {
+    fn departure_names_the_write_it_waits_for() {
         let members = KnownMembers::default();
         let lease = Duration::from_secs(30);
         let of = |member, age, silent| SessionAtDonor {

@@ -17,7 +17,7 @@ fn take(table: &mut LockTable, key: HolderKey, path: &str, level: LockLevel, now
 use LockLevel::{Exclusive, Shared};
 
 #[test]
-fn shared_authorities_go_together_and_an_exclusive_one_goes_alone() {
+fn lock_authorities_are_shared_or_exclusive() {
     let mut table = LockTable::default();
     let file = "pot://lab/db";
     assert!(matches!(take(&mut table, ADA, file, Shared, T), Taking::Granted));
@@ -55,7 +55,7 @@ fn lock_waiters_are_served_in_order_and_expire() {
 }
 
 #[test]
-fn a_holder_that_is_silent_for_the_lease_has_nothing_and_hears_so() {
+fn silent_lock_holder_loses_its_locks() {
     let mut table = LockTable::default();
     let file = "pot://lab/db";
     assert!(matches!(take(&mut table, ADA, file, Exclusive, T), Taking::Granted));
@@ -71,7 +71,7 @@ fn a_holder_that_is_silent_for_the_lease_has_nothing_and_hears_so() {
 }
 
 #[test]
-fn after_a_restart_nothing_is_granted_and_what_holders_say_is_believed_once() {
+fn locks_are_reclaimed_once_after_a_restart() {
     let mut table = LockTable::default();
     let file = "pot://lab/db";
     let granted = table.take(BOB, true, &at(file, Shared), false, T).expect("not too many");
@@ -113,7 +113,7 @@ fn locks_per_member_are_bounded_and_released_entirely() {
 }
 
 #[test]
-fn a_name_has_one_holder_until_it_is_freed_or_published_or_the_lease_ends() {
+fn exclusive_name_has_one_holder() {
     let mut table = LockTable::default();
     let path = at("pot://lab/lock", Shared).path;
     let reserve = |table: &mut LockTable, key: HolderKey, now: Tick| {

@@ -100,7 +100,7 @@ async fn changes_during_a_log_copy_wait_for_the_next_round() {
 }
 
 #[tokio::test]
-async fn a_copy_begins_anew_when_its_base_is_a_day_old_and_much_has_changed_since() {
+async fn log_copy_restarts_from_a_new_base_when_stale() {
     let (_dir, manager) = still().await;
     let mut busy = Busy::new(&manager);
     let (epoch, offload) = (manager.term.epoch(), manager.env.offload);

@@ -101,7 +101,7 @@ fn told(findings: &Findings) -> (Vec<SpaceHealth>, Vec<u64>, BTreeSet<(u64, u32)
 }
 
 #[tokio::test]
-async fn a_scan_that_follows_donors_finds_what_a_walk_over_all_files_finds() {
+async fn incremental_scan_equals_full_scan() {
     let (_dir, manager) = still().await;
     stored(&manager, 1).await;
     let scan = Scan::from(&manager);
@@ -140,7 +140,7 @@ async fn a_scan_that_follows_donors_finds_what_a_walk_over_all_files_finds() {
 }
 
 #[tokio::test]
-async fn the_first_file_of_a_space_has_that_space_looked_at_and_no_other() {
+async fn first_file_of_a_space_triggers_its_scan_only() {
     let (_dir, manager) = still().await;
     stored(&manager, 2).await;
     let scan = Scan::from(&manager);

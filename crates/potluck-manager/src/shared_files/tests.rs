@@ -99,7 +99,7 @@ fn silent_writer_loses_claims_and_must_reclaim() {
 }
 
 #[test]
-fn a_member_has_no_more_writers_and_a_file_no_more_ranges_than_there_may_be() {
+fn writers_and_ranges_are_bounded() {
     let mut files = SharedFiles::default();
     let many: Vec<_> = (0..MOST_CLAIMED as u64 + 1).map(|at| (at * 2, at * 2 + 1)).collect();
     let refused = files.claim(ADA, &call(1, "a", &many), T);
@@ -122,7 +122,7 @@ fn a_member_has_no_more_writers_and_a_file_no_more_ranges_than_there_may_be() {
 }
 
 #[test]
-fn a_member_has_no_more_ranges_in_all_files_together_than_there_may_be() {
+fn claimed_ranges_per_member_are_bounded() {
     let mut files = SharedFiles::default();
     let many: Vec<_> = (0..MOST_CLAIMED as u64).map(|at| (at * 2, at * 2 + 1)).collect();
     let of_file = |number: usize| {

@@ -60,7 +60,7 @@ fn whole(dir: &str) -> DirChange {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others() {
+async fn watch_hears_of_its_directories_only() {
     let tested = Tested::new();
     assert!(!tested.watches.listens());
     let (first, second) = (tested.open(USER).await, tested.open(OTHER).await);
@@ -140,7 +140,7 @@ async fn name_changes_wake_parent_watchers_once_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attributes_are_told_apart_from_other_changes_of_which_they_hide_none() {
+async fn watch_reports_attributes_apart_from_changes() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;
     tested.watch(&stream, USER, &["pot://lab", "pot://"]);
@@ -288,7 +288,7 @@ async fn lost_rights_end_watch_events_and_revocation_ends_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_of_staging_directories_are_told_to_nobody_who_does_not_know_them() {
+async fn watches_hide_staging_directories() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;
     let staging = CheckpointId([3; 16]).staging_name();

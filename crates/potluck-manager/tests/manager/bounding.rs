@@ -105,7 +105,7 @@ async fn reserved_room_counts_against_quotas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn room_that_is_reserved_in_a_space_is_free_again_when_that_is_removed() {
+async fn removed_space_frees_its_reservations() {
     let lab = Lab::new().await;
     let _donor = lab.donor("d").await;
     make_space(&lab.admin(), "own", false).await;

@@ -17,7 +17,7 @@ fn survives(crew: &Crew) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn copies_become_a_code_and_a_code_copies_without_a_weaker_moment() {
+async fn conversion_is_never_less_safe() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let ec = "2+1".parse().expect("a code");
@@ -53,7 +53,7 @@ async fn copies_become_a_code_and_a_code_copies_without_a_weaker_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_that_computes_wrong_parity_holds_up_nothing_and_keeps_none_of_it() {
+async fn wrong_parity_is_discarded_without_delay() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let ec = "2+1".parse().expect("a code");

@@ -34,7 +34,7 @@ async fn a_silent_donor_becomes_a_suspect_and_comes_back() {
 
 /// A donor whose process died must not be shown as live for seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_whose_process_died_is_missed_at_once_and_one_that_answers_is_not() {
+async fn dead_process_is_noticed_at_once() {
     let lab = Lab::new().await; // silence makes nobody a suspect here
     let (mut alive, mut dead) = (lab.donor("attic").await, lab.donor("basement").await);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -204,7 +204,7 @@ async fn later_inventory_marks_missing_copies_only_l1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_few_donors_list_at_once_and_the_others_are_told_to_ask_again() {
+async fn concurrent_inventories_are_bounded() {
     let lab = Lab::new().await;
     let mut donors = Vec::new();
     for number in 0..9 {

@@ -97,7 +97,7 @@ fn brought(n: u64, session: SessionId) -> Arrived {
 
 /// Whoever offers a chunk keeps it from being reclaimed, at no cost of their own.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_for_which_much_more_is_kept_than_it_may_store_is_ended() {
+async fn session_keeping_too_many_unused_chunks_is_ended() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let storing = reserve(&user, 1 << 20).await.expect("reserved").session;

@@ -52,7 +52,7 @@ fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_on_an_older_copy_of_its_directory_deletes_nothing_d5() {
+async fn manager_on_a_stale_copy_deletes_nothing_d5() {
     let mut lab = Lab::new().await;
     let ada = lab.join(Role::User, "ada").await;
     let mut donor = lab.donor("basement").await;

@@ -27,7 +27,7 @@ async fn progress(crew: &Crew, at: usize) -> GivingBack {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_that_gives_all_back_is_safe_to_remove_only_when_it_is() {
+async fn full_give_back_is_safe_only_when_empty() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1, 2, 3], &[0, 1]).await;
     crew.copies("pot://lab/single", &[4], &[0]).await;
@@ -97,7 +97,7 @@ async fn that_too_few_would_stay_is_said_before_it_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_departure_that_waits_for_a_write_says_whose_it_is_before_it_begins() {
+async fn departure_names_blocking_writes_in_advance() {
     let mut crew = Crew::new(1).await;
     crew.copies("pot://lab/single", &[1], &[0]).await;
     reserve(&crew.user, 1 << 20).await.expect("a write begins");
@@ -118,7 +118,7 @@ async fn a_departure_that_waits_for_a_write_says_whose_it_is_before_it_begins() 
 
 /// A change of redundancy may need the very donor that leaves. It is no promise yet, so that it waits, and is told to.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_leaves_though_files_are_being_changed_to_what_needs_it() {
+async fn donor_leaves_during_a_conversion_that_needs_it() {
     let mut crew = Crew::new(3).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let three = Override { copies: Some(3), ..Override::default() };
@@ -302,7 +302,7 @@ async fn announced_absence_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_s_own_word_holds_for_a_week_and_an_admin_s_for_a_year() {
+async fn announced_absence_limits_differ_for_donor_and_admin() {
     let crew = Crew::new(1).await;
     let away = |days: u64| Away { donor: None, for_ms: days * 86_400_000 };
     let donor = &crew.members[0].donor.caller;
@@ -356,7 +356,7 @@ async fn an_owner_in_need_waits_for_no_budget_and_no_pause_s2() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_who_lends_less_keeps_what_fits_nowhere_else_and_is_told_so() {
+async fn quota_shrink_keeps_unplaceable_chunks_and_says_so() {
     let mut crew = Crew::new(3).await;
     let (stay, go): (Vec<u64>, Vec<u64>) = ((0..20).collect(), (20..40).collect());
     crew.copies("pot://lab/triple", &stay, &[0, 1, 2]).await;

@@ -258,7 +258,7 @@ async fn list_right_shows_names_but_no_digests_recipes_or_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
+async fn read_and_write_rights_are_separate() {
     let lab = Lab::new().await;
     let (ada, rita, will) =
         (lab.user().await, lab.join(Role::User, "rita").await, lab.join(Role::User, "will").await);
@@ -305,7 +305,7 @@ async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() {
+async fn revoked_right_ends_sessions_at_once() {
     let lab = Lab::new().await;
     let (ada, donor) = (lab.join(Role::User, "ada").await, lab.donor("basement").await);
     let caller = lab.caller(&ada);
@@ -365,7 +365,7 @@ async fn a_session_goes_on_while_another_grant_still_lets_it_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
+async fn grants_name_users_and_groups_only() {
     let lab = Lab::new().await;
     let [one, two] = [lab.join(Role::User, "ada").await, lab.join(Role::User, "ada").await];
     let bert = lab.join(Role::User, "bert").await;
@@ -500,7 +500,7 @@ async fn member_numbers_and_group_names_are_unambiguous() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_changes_rights_without_end_is_held_up_and_an_admin_is_not() {
+async fn grant_changes_are_rate_limited_for_users() {
     let lab = Lab::new().await;
     let (ada, admin) = (lab.user().await, lab.admin());
     let mut codes = Vec::new();

@@ -232,7 +232,7 @@ async fn donors_that_come_and_go_void_no_tickets_and_leave_few_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tickets_of_a_donor_that_an_admin_removes_are_void_at_once() {
+async fn removed_donor_tickets_are_void_at_once() {
     let lab = Lab::new().await;
     let mut stays = lab.donor("stays").await;
     let removed = lab.join(Role::Donor, "removed").await;

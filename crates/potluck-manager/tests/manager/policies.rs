@@ -121,7 +121,7 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_coded_file_commits_with_a_donor_of_its_own_for_each_chunk_d3() {
+async fn coded_file_needs_one_donor_per_chunk_d3() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let d = donors(&lab, 3).await;
@@ -259,7 +259,7 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hole_that_no_machine_has_room_for_keeps_no_space_at_one_copy() {
+async fn holes_do_not_block_second_copies() {
     let lab = Lab::new().await;
     let (admin, first) = (lab.admin(), lab.donor("first").await);
     let policy = Policy { sealed: false, follows: Follows::ALL, ..Policy::default() };

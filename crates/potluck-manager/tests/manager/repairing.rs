@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed_a3() {
+async fn short_absence_moves_nothing_and_long_one_is_repaired_a3() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1, 2], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
@@ -184,7 +184,7 @@ async fn the_first_file_of_a_space_that_was_looked_at_is_seen_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_removed_while_it_waits_for_a_donor_is_waited_for_no_more() {
+async fn removed_file_is_not_waited_for() {
     let mut crew = Crew::with(4, |config| config.repair_grace = Duration::from_secs(8)).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.copies("pot://lab/b", &[2], &[2, 3]).await;

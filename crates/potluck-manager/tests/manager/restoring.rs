@@ -44,7 +44,7 @@ fn ask(lab: &Lab, kit: PathBuf) -> Restore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4() {
+async fn restored_manager_serves_and_deletes_nothing_d4() {
     let mut lab = Lab::with(|config| config.backup_every = Duration::from_millis(200)).await;
     let ada = lab.join(Role::User, "ada").await;
     let mut donor = lab.donor("basement").await;

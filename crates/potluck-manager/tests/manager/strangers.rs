@@ -13,7 +13,7 @@ use potluck_wire::error::code;
 use potluck_wire::token::Role;
 
 #[tokio::test]
-async fn no_member_makes_the_upload_of_another_succeed_without_storing_it() {
+async fn offers_of_others_do_not_satisfy_an_upload() {
     let lab = Lab::new().await;
     let (ada, eve) = (lab.user().await, lab.caller(&lab.join(Role::User, "eve").await));
     let donor = lab.donor("d").await;

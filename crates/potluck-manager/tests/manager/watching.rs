@@ -54,7 +54,7 @@ fn names(news: &DirNews) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_client_is_told_what_differs_from_what_it_knows_and_then_what_changes() {
+async fn watch_sends_differences_then_changes() {
     let lab = Lab::new().await;
     let admin = lab.admin();
     make_space(&admin, "shared").await;

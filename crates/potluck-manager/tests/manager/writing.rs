@@ -110,7 +110,7 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_of_many_files_is_done_in_steps_and_answered_and_repeated_as_one() {
+async fn stepped_commit_is_answered_and_repeated_as_one() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
@@ -140,7 +140,7 @@ async fn a_commit_of_many_files_is_done_in_steps_and_answered_and_repeated_as_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_has_committed_is_refused_once_its_space_is_removed() {
+async fn session_in_a_removed_space_is_refused() {
     let lab = Lab::new().await;
     let admin = lab.admin();
     let session = reserve(&admin, 4096).await.expect("reserved").session;

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_the_pool_are_answered_for_and_only_policies_are_set() {
+    fn xattr_names_are_limited_to_the_pool() {
         assert_eq!(PoolAttribute::named("user.potluck.ec"), Ok(PoolAttribute::Ec));
         assert_eq!(PoolAttribute::named("user.potluck.other"), Err(Errno::NODATA));
         assert_eq!(PoolAttribute::named("user.comment"), Err(Errno::NODATA));

@@ -114,7 +114,7 @@ fn names(cache: &mut MetadataCache, dir: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn the_time_at_which_a_directory_was_modified_is_known_from_the_news() {
+fn directory_mtime_comes_with_watch_events() {
     let modified = |at| DirChange {
         modified: vec![("b".into(), FileTime(at)), ("not there".into(), FileTime(at))],
         ..DirChange::new(path("pot://lab/a"))
@@ -408,7 +408,7 @@ fn memory_is_bounded_and_what_was_used_last_stays() {
 }
 
 #[test]
-fn a_directory_in_which_names_are_looked_for_one_by_one_is_listed_once() {
+fn repeated_lookups_trigger_one_listing() {
     let mut cache = MetadataCache::new(1 << 20);
     let (fetch, _) = cache.begin_revalidation(STREAM);
     cache.resume(STREAM, NOW, fetch, &[]);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_not_all_on_the_disks_of_one_machine_while_there_is_another() {
+    fn metadata_copies_span_machines() {
         let mut pool = pool();
         for donor in 1..=4 {
             let machine = if donor <= 3 { "three disks" } else { "another" };

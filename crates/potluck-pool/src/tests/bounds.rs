@@ -117,7 +117,7 @@ fn leftover_names_of_ended_sessions_are_forgotten_when_none_count() {
 }
 
 #[test]
-fn a_session_keeps_little_more_of_what_no_file_uses_than_it_may_store() {
+fn unused_chunks_kept_per_session_are_bounded() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 10 * MIB, 0.0).expect("opened");

@@ -44,7 +44,7 @@ fn placement_judging_and_clients_agree_on_which_donors_fail_together() {
 }
 
 #[test]
-fn machines_with_one_label_and_those_that_are_silent_are_no_second_machine() {
+fn same_label_and_silent_machines_do_not_count_twice() {
     let mut pool = pool();
     register_in(&mut pool, 1, 1, 0.0, Some("room-12"));
     register_in(&mut pool, 2, 1, 0.0, Some("room-12"));
@@ -55,7 +55,7 @@ fn machines_with_one_label_and_those_that_are_silent_are_no_second_machine() {
 }
 
 #[test]
-fn second_copies_need_room_beside_the_machine_that_has_the_first() {
+fn second_copies_need_room_on_another_machine() {
     let mut pool = pool();
     register(&mut pool, 1, 1, 0.0);
     tell(&mut pool, 1, 400 * MIB, 1000 * MIB);

@@ -91,7 +91,7 @@ fn session_budget_is_capped_by_quotas() {
 }
 
 #[test]
-fn a_session_that_was_interrupted_or_has_ended_is_promised_nothing_more() {
+fn parked_and_ended_sessions_hold_no_promises() {
     let mut pool = pool();
     for donor in 1..=3 {
         register(&mut pool, donor, 7, 0.0);
@@ -136,7 +136,7 @@ fn reservation_covers_a_tree_of_tiny_files() {
 }
 
 #[test]
-fn all_tickets_of_a_session_together_are_bounded_by_what_was_promised_to_it() {
+fn session_tickets_are_bounded_by_its_promise() {
     let mut pool = pool();
     for donor in 1..=4 {
         register(&mut pool, donor, 7, 0.0);

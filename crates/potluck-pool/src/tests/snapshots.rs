@@ -51,7 +51,7 @@ fn snapshot_excludes_donors_with_later_losses() {
 
 /// A receipt from before the restart stands for a store that may be another by now.
 #[test]
-fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
+fn restarted_donor_does_not_count_for_earlier_work_d3() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
     register(&mut pool, 2, 9, 0.0);

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_reads_as_it_was_written_and_under_its_own_number_only() {
+    fn log_block_binds_its_number() {
         let said: Vec<Record> = (1..4).map(record).collect();
         let cut = cut(&said).expect("cut");
         assert_eq!((cut.len(), cut[0].count), (1, 3));

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_running_catalog_goes_on_from_what_its_original_wrote_before() {
+    fn copied_catalog_continues_the_original_log() {
         // A clone of the running manager of epoch 1 was started as epoch 2 after number 5, and wrote 6 and 7. The
         // original wrote its own 6 and 7, heard of the clone, and began a generation that may lack changes.
         let mut seen = third();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_generation_with_a_gap_after_its_base_is_better_than_an_older_one() {
+    fn gapped_newer_generation_wins_over_an_older_one() {
         let mut seen = vec![block(1, 1, BlockPart::BaseEnd, 1), block(2, 1, BlockPart::Log, 1)];
         seen.extend(third());
         seen.remove(5);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_attempt_is_taken_however_many_blocks_an_earlier_one_stored() {
+    fn later_attempt_wins_over_a_longer_earlier_one() {
         // 6 and 7 were stored and not committed; the next attempt put all into one block.
         let mut seen = third();
         let mut again = block(6, 3, BlockPart::Log, 1);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_a_generation_without_its_base_are_counted_as_passed_over() {
+    fn changes_without_a_base_are_counted_as_skipped() {
         let fourth = [block(8, 8, BlockPart::BaseEnd, 1), block(9, 8, BlockPart::Log, 1)];
         let seen = [&third()[..], &fourth[1..]].concat();
         assert_eq!(numbers(&newest(seen.clone()).expect("a chain")), [3, 4, 5, 6, 7]);

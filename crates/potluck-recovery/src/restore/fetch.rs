@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_donor_is_asked_last_and_one_that_gives_what_is_no_block_no_more() {
+    fn restore_asks_slow_donors_last_and_bad_ones_never() {
         let of = |bytes, seconds| Conduct {
             bytes,
             took: Duration::from_secs(seconds),

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_was_interrupted_at_any_step_is_undone_or_ended() {
+    fn interrupted_state_exchange_is_undone_or_finished() {
         let begun = || {
             let dir = tempfile::tempdir().expect("a directory");
             let place = StateDir::take(&dir.path().join("manager")).expect("taken");

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_with_the_longest_paths_fit_the_calls_that_ask_about_them() {
+    fn longest_paths_fit_their_calls() {
         let name = format!("/{}", "d".repeat(254));
         let path: PoolPath = format!("pot://lab{}", name.repeat(16)).parse().expect("a path");
         let mut dirs = vec![KnownDir::new(path); MAX_REFRESHED];

@@ -44,7 +44,7 @@ fn ack_disk_fsyncs_chunk_before_and_directory_after_rename() {
 }
 
 #[test]
-fn ack_memory_waits_for_no_disk_and_a_repeated_put_may_ask_for_more() {
+fn repeated_put_may_raise_the_ack_level() {
     const NAME: &str = "ack_memory_waits_for_no_disk";
     if !has_program("strace") {
         return skip(NAME, "no strace");

@@ -66,14 +66,14 @@ fn two_machines_make_a_pool(test: &str, naming: Naming, up: &str) {
 }
 
 #[test]
-fn two_machines_that_know_each_other_by_address_only_make_a_pool() {
-    let test = "two_machines_that_know_each_other_by_address_only_make_a_pool";
+fn pool_works_by_addresses_only() {
+    let test = "pool_works_by_addresses_only";
     two_machines_make_a_pool(test, Naming::AddressOnly, UP);
 }
 
 #[test]
-fn two_machines_make_a_pool_where_the_manager_listens_at_one_address() {
-    let test = "two_machines_make_a_pool_where_the_manager_listens_at_one_address";
+fn pool_works_with_a_manager_on_one_address() {
+    let test = "pool_works_with_a_manager_on_one_address";
     two_machines_make_a_pool(test, Naming::AddressOnly, &format!("{UP} --listen 10.77.0.1:7700"));
 }
 
@@ -156,8 +156,8 @@ fn a_donor_that_others_cannot_reach_is_an_alarm_until_they_can() {
 }
 
 #[test]
-fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
-    let test = "a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name";
+fn partially_unreachable_donor_raises_an_alarm() {
+    let test = "partially_unreachable_donor_raises_an_alarm";
     let names = ["lab-head", "bench-2", "ada", "bo"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, bench, ada, bo] = names.map(|name| lab.machine(name));

@@ -140,7 +140,7 @@ fn commands_agree_on_removability_of_dead_donors() {
 
 /// docs/membership.md: a donor is removed only when no file needs it.
 #[test]
-fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
+fn needed_live_donor_is_not_removed() {
     let lab = lab(3);
     store(&lab, "twice", 10, &["--copies", "2"]);
     let holders: Vec<String> = lab.cli.shares("pot://lab/twice").into_keys().collect();
@@ -172,7 +172,7 @@ fn a_live_donor_that_files_need_to_be_as_safe_as_promised_is_not_removed() {
 
 /// A dead donor is removed only once its data is on others, and its chunks are not deleted without a word.
 #[test]
-fn a_dead_donor_with_copies_that_nobody_could_make_again_is_not_removed() {
+fn dead_donor_with_last_copies_is_not_removed() {
     let mut lab = lab(2);
     store(&lab, "twice", 14, &["--copies", "2"]);
     lab.kill_donor("donor-2");
@@ -369,7 +369,7 @@ fn codes(lab: &Lab) -> [(&'static str, i32); 4] {
 
 /// A machine that loses its power closes no connection, so the pool merely hears nothing more of it.
 #[test]
-fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
+fn commands_agree_on_a_silent_machine_at_once() {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let (input, _) = file(lab.dir(), "input", 15, 2 << 20);

@@ -146,8 +146,8 @@ fn ten_thousand_files_become_visible_at_one_moment_b6() {
 }
 
 #[test]
-fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
-    let test = "a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on";
+fn staged_files_are_visible_only_in_their_mount() {
+    let test = "staged_files_are_visible_only_in_their_mount";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     fs::create_dir(mount.at("step")).expect("made");
@@ -216,8 +216,8 @@ fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
 }
 
 #[test]
-fn a_commit_is_refused_while_another_mount_has_files_of_the_checkpoint_open() {
-    let test = "a_commit_is_refused_while_another_mount_has_files_of_the_checkpoint_open";
+fn checkpoint_commit_is_refused_while_files_are_open() {
+    let test = "checkpoint_commit_is_refused_while_files_are_open";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let mut other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     let share = |dir: &str| {

@@ -42,7 +42,7 @@ fn a_copy_inside_the_pool_moves_no_bytes() {
 }
 
 #[test]
-fn chunks_of_a_copy_are_reclaimed_when_the_last_of_its_files_goes() {
+fn shared_chunks_are_reclaimed_with_the_last_file() {
     let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 1, 1 << 20);

@@ -159,7 +159,7 @@ fn chunks_that_are_deleted_are_not_counted_on() {
 }
 
 #[test]
-fn a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
+fn chunk_restored_after_deletion_is_readable() {
     let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 14, 1 << 20);

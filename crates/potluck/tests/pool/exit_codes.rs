@@ -28,7 +28,7 @@ fn any_value_of_a_flag_variable_is_accepted() {
 }
 
 #[test]
-fn a_program_reads_why_its_arguments_are_wrong_as_one_line_of_json() {
+fn usage_errors_are_json_with_json_flag() {
     for (args, named, help) in [
         (&["ls", "--json", "--frobnicate"][..], "--frobnicate", "`potluck ls --help`"),
         (&["--json", "frobnicate"], "frobnicate", "`potluck --help`"),
@@ -143,7 +143,7 @@ fn a_reader_that_went_away_is_no_error() {
 }
 
 #[test]
-fn a_quiet_invitation_gives_its_token_alone_and_join_takes_a_whole_line() {
+fn quiet_invite_prints_the_token_only() {
     let lab = Lab::manager_only(&[]);
     let ran = lab.cli.ok(&["invite", "-q"]);
     assert_eq!(ran.stderr, "");

@@ -54,7 +54,7 @@ fn a_start_that_fails_leaves_no_empty_pool() {
 }
 
 #[test]
-fn a_machine_that_is_in_a_pool_makes_another_only_when_it_is_told_to() {
+fn second_pool_on_a_machine_must_be_explicit() {
     let lab = Lab::with_donors(1);
     let (cli, home) = (nobody(&lab), lab.dir().join("nobody"));
     fs::create_dir_all(home.join("state/potluck")).expect("made");
@@ -102,7 +102,7 @@ fn a_catalog_beside_the_keys_of_another_pool_is_not_served() {
 }
 
 #[test]
-fn a_lost_recovery_key_comes_back_from_the_kit_and_a_new_one_is_said_aloud() {
+fn lost_recovery_key_is_restored_from_the_kit() {
     let mut lab = Lab::manager_only(&[]);
     let state = lab.manager_dir();
     let (key, kit) = (state.join("ca/recovery.key"), state.join("recovery.kit"));
@@ -129,7 +129,7 @@ fn a_lost_recovery_key_comes_back_from_the_kit_and_a_new_one_is_said_aloud() {
 }
 
 #[test]
-fn a_start_without_advertise_keeps_the_address_and_the_recovery_kit() {
+fn restart_without_advertise_keeps_address_and_kit() {
     let lab = Lab::empty();
     let (cli, state) = (nobody(&lab), lab.dir().join("manager"));
     let manager = |options: &[&str]| {

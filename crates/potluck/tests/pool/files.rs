@@ -264,7 +264,7 @@ impl Drop for KeptChanging {
 }
 
 #[test]
-fn a_local_file_that_keeps_changing_is_stored_only_when_that_is_allowed() {
+fn constantly_changing_file_needs_allow_changing() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "sealed"]);
     lab.cli.ok(&["space", "create", "plain", "--plain"]);

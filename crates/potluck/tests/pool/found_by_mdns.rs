@@ -106,8 +106,8 @@ time.sleep(1000)
 "#;
 
 #[test]
-fn a_machine_keeps_its_name_where_another_program_only_listens_to_mdns() {
-    let test = "a_machine_keeps_its_name_where_another_program_only_listens_to_mdns";
+fn mdns_listener_does_not_take_the_host_name() {
+    let test = "mdns_listener_does_not_take_the_host_name";
     let names = ["lab-head", "laptop"];
     let Some(lab) = Machines::new(test, Naming::AddressOnly, &names) else { return };
     let [head, laptop] = names.map(|name| lab.machine(name));

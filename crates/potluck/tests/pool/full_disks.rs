@@ -13,7 +13,7 @@ fn inodes_for(chunks: usize) -> String {
 }
 
 #[test]
-fn a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
+fn full_donor_error_harms_no_other_file() {
     const NAME: &str = "a_donor_that_is_really_full";
     let mut lab = Lab::manager_only(&["--gc-delay", "1h"]);
     // There is room in bytes and none in inodes: the donor cannot know before the system says ENOSPC.
@@ -62,7 +62,7 @@ fn a_full_donor_is_passed_over_where_another_has_room() {
 }
 
 #[test]
-fn a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
+fn full_disk_errors_are_clear_and_deletes_work() {
     const NAME: &str = "a_disk_that_its_owner_fills";
     let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=16m") else { return };
@@ -93,7 +93,7 @@ fn a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
 }
 
 #[test]
-fn a_full_disk_of_the_managers_own_is_said_until_there_is_room_again() {
+fn full_manager_disk_is_reported_until_freed() {
     const NAME: &str = "a_full_disk_of_the_managers_own";
     let mut lab = Lab::empty();
     let Some(disk) = SmallDisk::mount(NAME, lab.manager_dir(), "size=24m,mode=0700") else {

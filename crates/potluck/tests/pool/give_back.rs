@@ -151,7 +151,7 @@ fn now_lists_what_would_be_lost_and_asks_first() {
 }
 
 #[test]
-fn an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
+fn drain_and_remove_stop_before_losses() {
     let lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 8, 2 << 20);
@@ -170,7 +170,7 @@ fn an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
 }
 
 #[test]
-fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
+fn owner_filling_the_disk_loses_no_pool_file() {
     const NAME: &str = "an_owner_who_fills_the_disk";
     let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=32m") else { return };

@@ -26,7 +26,7 @@ fn wait_lends(lab: &Lab, donor: &str, mib: u64) {
 }
 
 #[test]
-fn a_part_that_is_given_back_is_lent_no_more_and_the_rest_still_is() {
+fn partial_give_back_lowers_the_lent_space() {
     let mut lab = lending(3, "16MiB");
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 4, 12 << 20);

@@ -101,7 +101,7 @@ fn open_file_reads_survive_manager_and_donor_death() {
 
 /// Bytes that were read stay right. A read after the version was reclaimed fails, and says to begin anew.
 #[test]
-fn a_reader_of_a_version_that_was_reclaimed_is_told_to_read_again_a5() {
+fn reader_of_a_reclaimed_version_must_reopen_a5() {
     let lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     let (client, runtime) = library(&lab);
     // The file has two parts, of which the second is opened when it is first read.
@@ -206,7 +206,7 @@ fn an_open_file_is_read_where_its_chunks_have_gone() {
 /// A file that a program writes piece by piece is one file, visible when it is finished; `flush` promises
 /// all that was written so far, and of a file that is dropped or aborted nothing appears.
 #[test]
-fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
+fn session_supports_concurrent_writers() {
     let lab = Lab::with_donors(3);
     let (client, runtime) = library(&lab);
     let content = super::content::bytes(13, (9 << 20) + 77);
@@ -328,7 +328,7 @@ fn a_session_stores_local_files_beside_what_its_writers_bring() {
 
 /// What was hashed is sent from the file itself, so it has to be noticed when that changes in between.
 #[test]
-fn a_local_file_that_changes_between_reading_and_sending_is_read_once_more() {
+fn file_changed_before_sending_is_reread() {
     let mut lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "plain", "--plain", "--copies", "1"]);
     let (client, runtime) = library(&lab);

@@ -29,7 +29,7 @@ fn paths(said: &serde_json::Value) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_donor_leaves_with_everything_moved_and_nothing_of_it_left_behind() {
+fn leave_moves_everything_and_cleans_up() {
     let (mut lab, content) = with_file(2);
     assert!(lab.cli.shares("pot://lab/f").contains_key("donor-1"));
     let (lent, state) = (lab.lent("donor-1").0, lab.donor_state("donor-1"));

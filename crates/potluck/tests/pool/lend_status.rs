@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 #[test]
-fn an_owner_is_shown_what_is_held_of_how_many_and_what_leaving_would_do() {
+fn lend_status_shows_holdings_and_departure() {
     let mut lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--copies", "1", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 3, 4 << 20);

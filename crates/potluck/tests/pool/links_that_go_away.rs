@@ -54,7 +54,7 @@ fn a_put_goes_on_after_the_link_to_the_donors_was_down() {
 }
 
 #[test]
-fn an_erasure_coded_put_goes_on_after_the_link_to_the_donors_was_down() {
+fn coded_put_resumes_after_a_link_outage() {
     put_through_an_outage(3, &["--ec", "2+1"]);
 }
 
@@ -86,7 +86,7 @@ fn a_get_goes_on_after_the_link_to_the_donors_was_down() {
 }
 
 #[test]
-fn an_erasure_coded_get_goes_on_after_the_link_to_the_donors_was_down() {
+fn coded_get_resumes_after_a_link_outage() {
     get_through_an_outage(3, &["--ec", "2+1"]);
 }
 

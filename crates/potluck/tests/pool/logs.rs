@@ -28,7 +28,7 @@ fn count(lines: &[String], words: &[&str]) -> usize {
 }
 
 #[test]
-fn the_log_tells_of_a_donors_death_its_repair_and_its_return_once_each() {
+fn death_repair_and_return_are_logged_once() {
     let mut lab = Lab::with_options(3, &["--repair-grace", "6s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 1, 2 << 20);

@@ -20,7 +20,7 @@ fn with_file() -> (Lab, Vec<u8>) {
 }
 
 #[test]
-fn a_store_is_lent_under_no_second_identity_and_by_no_second_name() {
+fn store_has_one_identity_and_name() {
     let (mut lab, content) = with_file();
     let (lent, second) = (lab.lent("donor-1").0, lab.dir().join("second"));
     lab.cli.ok(&["join", &lab.token("donor"), "--state", arg(&second), "--name", "second"]);
@@ -64,7 +64,7 @@ fn donor_with_a_lost_identity_recovers_its_store() {
 }
 
 #[test]
-fn a_lost_store_is_begun_anew_by_an_option_and_no_file_is_deleted_by_hand() {
+fn lost_store_restarts_by_an_option() {
     let (mut lab, _) = with_file();
     lab.cli.ok(&["rm", "pot://lab/f"]);
     lab.kill_donor("donor-1");

@@ -17,7 +17,7 @@ fn hashed(lab: &Lab, path: &std::path::Path) -> String {
 }
 
 #[test]
-fn a_file_of_many_chunks_comes_back_equal_also_after_its_manager_was_lost() {
+fn large_file_survives_manager_loss() {
     let options = ["--backup-every", "300ms", "--metadata-copies", "2", "--gc-delay", "1s"];
     let mut lab = Lab::with_options(4, &options);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
@@ -78,7 +78,7 @@ fn a_file_of_many_chunks_comes_back_equal_also_after_its_manager_was_lost() {
 /// The parts that were committed are there when the manager is back, and a donor that took chunks of them and is
 /// started again is asked what it has before they count.
 #[test]
-fn a_file_of_many_chunks_is_written_on_after_kill_9_of_manager_and_donor() {
+fn large_write_resumes_after_kills() {
     let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let content = bytes(2, 2 * PART + PART / 2);

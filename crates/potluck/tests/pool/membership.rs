@@ -154,7 +154,7 @@ fn concurrent_joins_spend_one_token() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_found_out_before_the_token_is_used() {
+fn join_checks_its_directory_before_the_token() {
     let lab = Lab::manager_only(&[]);
     let (token, _) = invite(&lab, "donor");
     for dir in ["/proc/potluck", "/proc/self"] {
@@ -166,7 +166,7 @@ fn a_directory_that_cannot_be_written_is_found_out_before_the_token_is_used() {
 }
 
 #[test]
-fn a_join_that_broke_after_the_call_is_made_good_by_the_same_command() {
+fn interrupted_join_is_completed_by_repeating_it() {
     let lab = Lab::manager_only(&[]);
     let donor = lab.dir().join("donor");
     let (token, _) = invite(&lab, "donor");
@@ -317,7 +317,7 @@ pub fn is_let_in(member: &Member, access: &DonorAccess) -> bool {
 }
 
 #[test]
-fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
+fn revoked_tickets_are_refused_within_60_s_x5() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["space", "grant", "lab", "everyone", "read", "write"]);
@@ -345,7 +345,7 @@ fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
 }
 
 #[test]
-fn a_revoked_member_who_is_reading_is_told_so_and_waits_for_no_donor_x5() {
+fn revoked_reader_fails_without_waiting_x5() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);

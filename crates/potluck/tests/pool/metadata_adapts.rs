@@ -74,7 +74,7 @@ fn metadata_copies_adapt_to_a_dead_donor() {
 }
 
 #[test]
-fn the_last_donor_may_leave_and_is_told_who_has_the_metadata_then() {
+fn last_donor_may_leave_with_advice_on_metadata() {
     let mut lab = with_donors(1);
     let owner = Owner::of(&lab, "donor-1");
     let planned = owner.drain(&["-n"]).ok().text();

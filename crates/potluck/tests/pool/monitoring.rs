@@ -145,8 +145,8 @@ fn the_manager_and_donors_tell_figures_that_agree_with_status() {
 }
 
 #[test]
-fn prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies() {
-    let name = "prometheus_reads_the_pool_and_an_alert_fires_when_a_donor_dies";
+fn prometheus_alert_fires_when_a_donor_dies() {
+    let name = "prometheus_alert_fires_when_a_donor_dies";
     if !has_program("prometheus") {
         return skip(name, "there is no prometheus");
     }

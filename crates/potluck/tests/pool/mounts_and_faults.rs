@@ -104,7 +104,7 @@ fn looks(dir: &Path, stop: &Arc<AtomicUsize>) -> Worker<usize> {
 }
 
 #[test]
-fn programs_do_not_notice_that_the_manager_is_killed_and_started_again() {
+fn mount_survives_a_manager_restart() {
     let Some((mut lab, mount)) = mounted(
         "programs_do_not_notice_that_the_manager_is_killed",
         2,
@@ -155,7 +155,7 @@ fn programs_do_not_notice_that_the_manager_is_killed_and_started_again() {
 }
 
 #[test]
-fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
+fn mount_survives_a_donor_kill_with_two_copies() {
     let Some((mut lab, mount)) = mounted(
         "programs_do_not_notice_that_one_of_the_donors_is_killed",
         3,
@@ -255,8 +255,8 @@ fn a_close_that_waits_for_donors_in_vain_waits_once() {
 const WAITS_LONG: [&str; 2] = ["--retry-for", "5m"];
 
 #[test]
-fn programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed() {
-    let test = "programs_that_wait_for_a_manager_that_is_away_end_when_they_are_killed";
+fn waiting_programs_can_be_killed() {
+    let test = "waiting_programs_can_be_killed";
     let Some((mut lab, mount)) = mounted(test, 1, &[], &WAITS_LONG) else { return };
     // Each program has a directory of its own, for the kernel has those that change one wait for one
     // another.

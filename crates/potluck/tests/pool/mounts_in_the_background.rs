@@ -114,7 +114,7 @@ impl OtherNamespace {
 
 /// No unmounting takes a copy of the mount from a namespace with mounts of its own, which any user can make.
 #[test]
-fn a_mount_ends_when_it_is_unmounted_whatever_other_namespaces_have_a_copy() {
+fn unmount_ends_copies_in_other_namespaces() {
     if !can_mount("a_mount_ends_when_it_is_unmounted_whatever_other_namespaces_have") {
         return;
     }
@@ -261,7 +261,7 @@ fn stopping_mount_waits_for_writers_and_names_the_rest() {
 }
 
 #[test]
-fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
+fn spool_limit_returns_enospc() {
     let options = ["--spool-max", "1MiB", "--write-protocol", "local"];
     let Some((lab, mount)) = mounted("the_spool_has_a_largest_size", 1, &[], &options) else {
         return;
@@ -375,7 +375,7 @@ fn a_line_of_fstab_mounts_a_pool_and_ends_like_other_mounts() {
 }
 
 #[test]
-fn a_user_mounts_by_fusermount3_and_admits_others_where_root_allows_it() {
+fn user_mount_supports_allow_other() {
     let Some(lab) = lab_of_one("a_user_mounts_by_fusermount3") else { return };
     let alice = lab.machine("alice");
     let token = alice.sh("potluck --quiet invite --role user").ok().text();

@@ -83,7 +83,7 @@ fn restore_recovers_changes_newer_than_an_old_copy() {
 }
 
 #[test]
-fn a_manager_on_an_old_copy_takes_the_newer_catalog_that_donors_keep() {
+fn stale_manager_adopts_the_newer_catalog() {
     let PutBack { mut lab, today, .. } = PutBack::new();
     lab.kill_manager();
     lab.start_manager_with(&["--adopt-newer"]);

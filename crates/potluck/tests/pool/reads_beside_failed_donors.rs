@@ -89,13 +89,13 @@ fn late_beside(failure: Failure, donors: usize, redundancy: &[&str]) -> Duration
 }
 
 #[test]
-fn the_first_byte_comes_within_two_seconds_beside_frozen_donors_a1() {
+fn first_byte_in_two_seconds_beside_frozen_donors_a1() {
     read_beside(Failure::Frozen, 3, &["--copies", "3"]);
     read_beside(Failure::Frozen, 6, &["--ec", "4+2"]);
 }
 
 #[test]
-fn the_first_byte_comes_within_two_seconds_beside_dead_donors_a1() {
+fn first_byte_in_two_seconds_beside_dead_donors_a1() {
     read_beside(Failure::Dead, 3, &["--copies", "3"]);
     read_beside(Failure::Dead, 6, &["--ec", "4+2"]);
 }

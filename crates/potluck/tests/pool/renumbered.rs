@@ -43,8 +43,8 @@ fn store_and_read(from: &Machine, path: &str) {
 }
 
 #[test]
-fn a_donor_that_gets_another_address_while_it_runs_is_reached_there() {
-    let test = "a_donor_that_gets_another_address_while_it_runs_is_reached_there";
+fn donor_address_change_is_followed() {
+    let test = "donor_address_change_is_followed";
     let Some(lab) = pool(test) else { return };
     let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));
     store_and_read(laptop, "pot://lab/before");
@@ -58,8 +58,8 @@ fn a_donor_that_gets_another_address_while_it_runs_is_reached_there() {
 }
 
 #[test]
-fn a_manager_that_gets_another_address_while_it_runs_is_followed_there() {
-    let test = "a_manager_that_gets_another_address_while_it_runs_is_followed_there";
+fn manager_address_change_is_followed() {
+    let test = "manager_address_change_is_followed";
     let Some(lab) = pool(test) else { return };
     let [head, bench, laptop] = ["lab-head", "bench-2", "laptop"].map(|name| lab.machine(name));
     laptop.sh("potluck ls").ok();

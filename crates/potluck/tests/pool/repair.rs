@@ -18,7 +18,7 @@ fn live_copies(lab: &Lab, path: &str) -> u64 {
 }
 
 #[test]
-fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
+fn dead_donor_chunks_are_repaired_and_reported() {
     let mut lab = Lab::with_options(6, &["--repair-grace", "2s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "copies", "--copies", "2", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "create", "coded", "--ec", "3+2", "--chunk-size", "64KiB"]);
@@ -176,7 +176,7 @@ fn an_announced_absence_is_waited_for() {
 }
 
 #[test]
-fn a_write_keeps_rooms_apart_on_one_machine_and_around_a_full_donor() {
+fn write_keeps_labels_apart_around_a_full_donor() {
     const NAME: &str = "a_write_keeps_rooms_apart";
     let mut lab = Lab::manager_only(&["--repair-grace", "1h"]);
     // There is room for the donor's own directories and ten chunks. With most room by far it is in

@@ -65,7 +65,7 @@ fn reservations_hold_across_a_manager_restart_f4() {
 }
 
 #[test]
-fn reservations_count_in_quotas_and_nobody_reserves_the_pool_away() {
+fn reservations_count_in_quotas_and_are_bounded() {
     let lab = small_pool("100MiB");
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "50MiB"]);
     lab.cli.ok(&["reserve", "40MiB", "pot://lab/run"]);

@@ -73,8 +73,8 @@ fn a_lost_machine_s_pool_is_restored_on_another_as_documented() {
 }
 
 #[test]
-fn a_lost_manager_directory_is_restored_in_every_way_that_is_documented() {
-    let test = "a_lost_manager_directory_is_restored_in_every_way_that_is_documented";
+fn every_documented_restore_works() {
+    let test = "every_documented_restore_works";
     let Some(lab) = backed_up(test) else { return };
     let alice = lab.machine("alice");
     let typist = Typist::new(&lab);

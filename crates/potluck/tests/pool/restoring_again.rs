@@ -173,7 +173,7 @@ fn restore_on_a_full_disk_is_rerun_and_starts_nothing() {
 }
 
 #[test]
-fn the_admin_of_a_restore_takes_the_place_of_the_one_of_the_restore_before() {
+fn repeated_restore_replaces_its_admin() {
     let mut lost = Lost::new(0);
     for round in 0..3 {
         lost.restore().ok();

@@ -110,7 +110,7 @@ impl End {
 }
 
 #[test]
-fn an_upload_interrupted_in_the_middle_of_a_file_sends_only_what_is_missing() {
+fn resumed_upload_sends_only_missing_chunks() {
     let pool = Counted::with_donors(2, "1GiB", KEPT);
     pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = pool.interrupted(1, (24 << 20, 18 << 20), 2, End::Interrupted);

@@ -59,10 +59,10 @@ fn keep_kit(lab: &Lab, name: &str) -> PathBuf {
 }
 
 #[test]
-fn members_follow_a_new_authority_and_nothing_that_runs_fails_x6() {
+fn rotation_interrupts_nothing_x6() {
     let mut lab = pool(2);
     let (ada, ada_dir) = user(&lab, "ada");
-    let mount = can_mount("members_follow_a_new_authority_and_nothing_that_runs_fails_x6")
+    let mount = can_mount("rotation_interrupts_nothing_x6")
         .then(|| Mount::start_as(&ada, lab.dir(), "mounted", "pot://lab", &[]));
     let content = bytes(7, 24 << 20);
     let mut upload = ada.start(&["cp", "-", "pot://lab/stream"]);
@@ -242,7 +242,7 @@ fn old_recovery_kit_is_useless_after_rotation_x6() {
 }
 
 #[test]
-fn a_manager_killed_at_any_moment_of_a_change_goes_on_with_it_x6() {
+fn rotation_survives_manager_kills_x6() {
     let mut lab = pool(2);
     let (source, content) = file(lab.dir(), "source", 9, 300_000);
     lab.cli.ok(&["cp", arg(&source), "pot://lab/file"]);

@@ -172,7 +172,7 @@ fn root_creates_nothing_named_by_service_settings() {
 }
 
 #[test]
-fn a_service_is_removed_as_it_came_and_what_its_daemon_keeps_is_named() {
+fn service_removal_names_kept_state() {
     let lab = Lab::empty();
     let root = image(&lab);
     let printed = service(&lab.cli, &root, &["install", "lend", "-n"]);

@@ -101,7 +101,7 @@ fn a_running_manager_takes_new_settings_without_a_restart() {
 }
 
 #[test]
-fn a_hangup_reads_the_settings_again_and_a_bad_file_changes_nothing() {
+fn sighup_reloads_valid_settings_only() {
     let mut lab = Lab::with_donors(1);
     let state = lab.donor_state("donor-1");
     let path = state.join("settings.toml");
@@ -177,7 +177,7 @@ fn a_daemon_outlives_the_terminal_it_was_started_from() {
 }
 
 #[test]
-fn a_setting_that_makes_no_sense_is_refused_and_nothing_is_written() {
+fn invalid_setting_is_refused_unwritten() {
     let lab = Lab::with_donors(1);
     let state = lab.donor_state("donor-1");
     let before = fs::read(state.join("settings.toml")).expect("a settings file");

@@ -123,7 +123,7 @@ fn unlendable_added_directory_leaves_nothing_behind() {
 }
 
 #[test]
-fn room_that_two_directories_of_one_disk_count_both_is_warned_of() {
+fn directories_sharing_a_disk_are_warned_of() {
     let lab = Lab::with_donors(1);
     let (disk, state) = (lab.dir().join("disk-2"), lab.donor_state("donor-1"));
     let own = lab.cli.json(&["set", "lend.max", "--state", arg(&state)]);
@@ -210,7 +210,7 @@ fn donors(lab: &Lab) -> Vec<String> {
 }
 
 #[test]
-fn a_directory_that_is_lent_no_more_is_given_back_and_leaves_the_pool() {
+fn removed_lent_directory_is_drained() {
     let mut lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     let (disk, own, content) = two_and_another(&mut lab);
     let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);

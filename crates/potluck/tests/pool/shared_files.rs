@@ -308,7 +308,7 @@ fn shared_write_is_one_version_or_nothing() {
 }
 
 #[test]
-fn a_commit_of_a_file_that_is_not_shared_is_refused_and_shares_nothing() {
+fn shared_commit_of_an_unshared_file_is_refused() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     assert_eq!(lab.cli.fails(3, &["write-shared", "commit", OUT]).code, "POT-E013");
@@ -316,7 +316,7 @@ fn a_commit_of_a_file_that_is_not_shared_is_refused_and_shares_nothing() {
 }
 
 #[test]
-fn a_writer_that_fails_after_it_began_to_write_keeps_the_version_back() {
+fn failed_shared_writer_holds_back_the_version() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
@@ -334,7 +334,7 @@ fn a_writer_that_fails_after_it_began_to_write_keeps_the_version_back() {
 }
 
 #[test]
-fn a_writer_whose_place_was_taken_takes_nothing_along_when_it_gives_up() {
+fn replaced_shared_writer_leaves_quietly() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let asleep = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -575,7 +575,7 @@ fn impossible_shared_file_size_is_refused_harmlessly() {
 }
 
 #[test]
-fn a_shared_file_that_is_written_is_not_moved_nor_is_a_directory_above_it() {
+fn shared_file_in_use_cannot_be_renamed() {
     let test = "a_shared_file_that_is_written_is_not_moved";
     let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
     let other = Mount::start_in(&lab, "other", "pot://lab", &[]);

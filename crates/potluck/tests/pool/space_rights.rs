@@ -65,7 +65,7 @@ fn right_revoked_during_a_write_fails_close() {
 }
 
 #[test]
-fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
+fn grants_are_enforced_exactly() {
     let lab = Lab::with_donors(2);
     let (ada, bert) = (join(&lab, "ada"), join(&lab, "bert"));
     let (input, content) = file(lab.dir(), "input", 1, 1 << 20);

@@ -78,8 +78,8 @@ fn readme_makes_a_pool_of_two_machines_that_know_addresses_only() {
 }
 
 #[test]
-fn readme_makes_a_pool_of_two_machines_that_know_mdns_names_only() {
-    let test = "readme_makes_a_pool_of_two_machines_that_know_mdns_names_only";
+fn readme_works_with_mdns_names_only() {
+    let test = "readme_works_with_mdns_names_only";
     readme_makes_a_pool_of_two_machines(test, Naming::MdnsOnly);
 }
 

@@ -75,7 +75,7 @@ fn is_whole(lab: &Lab, content: &[u8], cut: Cut) {
 }
 
 #[test]
-fn an_upload_ends_well_though_a_donor_is_started_again_in_the_middle_d3() {
+fn upload_survives_a_donor_restart_d3() {
     for (donors, options) in [
         (2, &["--copies", "2"][..]),
         (1, &[]),
@@ -100,7 +100,7 @@ fn an_upload_sends_again_what_a_donor_lost_with_its_power_d3() {
 }
 
 #[test]
-fn an_upload_of_which_the_only_copy_is_lost_with_a_donors_power_says_so_d3() {
+fn upload_reports_a_power_loss_of_its_only_copy_d3() {
     let (lab, _, code) = upload(1, &[], Cut::Loses);
     assert_ne!(code, 0, "what is nowhere is not stored");
     lab.cli.fails(3, &["stat", "pot://lab/f"]);

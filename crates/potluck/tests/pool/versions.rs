@@ -24,7 +24,7 @@ fn removed(cli: &Cli, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_old_version_is_listed_read_copied_and_restored_also_when_a_donor_died() {
+fn old_versions_are_usable_after_a_donor_death() {
     let mut lab = Lab::with_options(3, &["--repair-grace", "1h"]);
     let space = ["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"];
     lab.cli.ok(&[&space[..], &["--keep-versions", "30d,10"]].concat());
@@ -238,7 +238,7 @@ fn files_removed_in_a_mount_can_be_undeleted_from_read_only_trash() {
 }
 
 #[test]
-fn a_snapshot_of_a_directory_is_read_by_commands_and_in_a_mount_as_it_was() {
+fn snapshot_is_readable_by_commands_and_mounts() {
     let test = "a_snapshot_of_a_directory_is_read_by_commands_and_in_a_mount";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let (input, content) = file(lab.dir(), "input", 10, 300_000);

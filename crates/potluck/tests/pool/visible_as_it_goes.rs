@@ -37,7 +37,7 @@ fn visible(cli: &Cli) -> usize {
 }
 
 #[test]
-fn a_tree_becomes_visible_as_it_goes_and_goes_on_after_an_interruption() {
+fn tree_upload_is_incremental_and_resumable() {
     let (lab, _tap) = slow_pool(&["--resume-window", "10m"]);
     let tree = tree(lab.dir(), 40);
     let mut copying = lab.cli.start(&["cp", "-r", arg(&tree), "pot://lab/"]);

@@ -203,7 +203,7 @@ fn a_space_that_is_removed_under_a_writer_takes_nothing() {
 }
 
 #[test]
-fn a_stream_that_exceeds_a_quota_is_refused_before_all_of_it_was_sent() {
+fn stream_over_quota_is_refused_early() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "20MiB"]);

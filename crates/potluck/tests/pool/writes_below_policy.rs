@@ -21,7 +21,7 @@ fn put<'a>(input: &'a Path, to: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 /// D3: one donor of six is away, then another dies: what was written meanwhile is read back, and is
 /// completed when they return.
 #[test]
-fn a_group_is_written_while_a_donor_is_away_and_completed_when_it_is_back() {
+fn short_group_is_completed_when_the_donor_returns() {
     let mut lab = Lab::with_donors(6);
     lab.cli.ok(&["space", "create", "lab", "--ec", "4+2", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["mkdir", "pot://lab/strict", "--strict"]);
@@ -197,7 +197,7 @@ fn chunks_of_a_donor_that_died_are_resent_before_the_ack() {
 
 /// D3 for copies inside the pool: they are acknowledged as writes are, by the donors that are there.
 #[test]
-fn a_copy_inside_the_pool_survives_one_more_death_or_is_stored_anew() {
+fn pool_copy_survives_one_death_or_is_stored_anew() {
     let mut lab = Lab::with_options(6, &["--repair-grace", "10min"]);
     for (space, redundancy) in [("pairs", ["--copies", "2"]), ("coded", ["--ec", "2+2"])] {
         lab.cli

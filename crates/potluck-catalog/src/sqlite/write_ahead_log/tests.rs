@@ -10,7 +10,7 @@ const LONG: i32 = 100;
 const COMMITS: i64 = 500;
 
 #[test]
-fn the_log_stays_short_while_commits_come_without_a_pause_and_loses_none() {
+fn continuous_commits_keep_the_write_ahead_log_short() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("catalog.db");
     create(&path, |_| Ok(())).expect("made");

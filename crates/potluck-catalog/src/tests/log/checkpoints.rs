@@ -13,7 +13,7 @@ use potluck_core::ids::MemberId;
 
 /// A move measures the paths below before its transaction, and a checkpoint may begin in between.
 #[test]
-fn a_checkpoint_whose_target_gets_too_long_a_path_is_not_open_and_expires() {
+fn checkpoint_with_an_overlong_target_expires() {
     let fixture = Fixture::new();
     let db = &*fixture.db;
     directories::make_dir(db, &path("pot://lab/a"), false, MADE).expect("made");

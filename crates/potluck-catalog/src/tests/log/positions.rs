@@ -49,7 +49,7 @@ fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
 }
 
 #[test]
-fn a_base_is_refused_when_changes_made_since_it_began_are_forgotten() {
+fn base_is_refused_after_its_changes_were_forgotten() {
     let fixture = Fixture::new();
     let db = &fixture.db;
     let epoch = meta::next_epoch(db).expect("begun");

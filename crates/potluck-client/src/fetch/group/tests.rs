@@ -61,7 +61,7 @@ async fn group(lost: &[usize]) -> (Vec<Vec<u8>>, Rebuild) {
 }
 
 #[tokio::test]
-async fn sealed_chunks_are_rebuilt_from_opened_ones_and_all_end_as_plaintext() {
+async fn sealed_chunks_are_rebuilt_to_plaintext() {
     for lost in [vec![0, 1], vec![1, 2], vec![2], vec![0, 4], vec![2, 5]] {
         let (plain, rebuild) = group(&lost).await;
         let whole = rebuild.run().expect("enough of them");
@@ -124,7 +124,7 @@ async fn sealed_segments_are_rebuilt_alone_and_opened() {
 /// Rebuilds segment 1 of the first of two plain chunks of 2+1, of which the second ends in it: it is believed only if
 /// it gives back the parity that it was rebuilt from.
 #[tokio::test]
-async fn plain_segments_are_rebuilt_alone_and_give_back_what_they_were_made_of_i1() {
+async fn plain_segments_are_rebuilt_individually_i1() {
     let buffers = Buffers::new(1 << 20);
     let codec = || Codec::new(Ec::new(2, 1).expect("a code"));
     let plain: Vec<Vec<u8>> = [(1, 200_000), (2, 70_000)].map(|(byte, len)| vec![byte; len]).into();

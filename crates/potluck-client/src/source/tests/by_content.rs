@@ -97,7 +97,7 @@ fn local(bytes: &[u8]) -> (tempfile::NamedTempFile, Input) {
 }
 
 #[tokio::test]
-async fn files_and_streams_of_every_awkward_length_are_cut_whole_by_content() {
+async fn content_cutting_handles_awkward_lengths() {
     let row = part_bytes(CHUNK as u32, true) as usize;
     let inline = INLINE_MAX as usize;
     let least = CHUNK / 4;

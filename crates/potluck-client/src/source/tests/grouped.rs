@@ -101,7 +101,7 @@ fn is_well_cut(file: &File) -> bool {
 }
 
 #[tokio::test]
-async fn files_and_streams_of_every_awkward_length_are_cut_into_even_groups() {
+async fn group_cutting_handles_awkward_lengths() {
     let (inline, group) = (INLINE_MAX as usize, 4 * CHUNK);
     let lens = [
         0,

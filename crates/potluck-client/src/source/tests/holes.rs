@@ -89,7 +89,7 @@ fn sparse(path: &std::path::Path, size: u64, runs: &[(u64, usize)]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_file_with_holes_is_cut_as_its_bytes_are_and_only_data_is_stored() {
+async fn sparse_file_is_cut_like_its_bytes() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("f");
     let entropy = SeededEntropy::new(7);

@@ -132,7 +132,7 @@ async fn every_chunk_of_a_group_gets_its_own_donor_as_planned() {
 }
 
 #[tokio::test]
-async fn equal_chunks_of_a_group_go_to_as_many_donors_once_for_all_groups() {
+async fn equal_chunks_of_a_group_use_distinct_donors() {
     let (targets, _donors) = targets(6);
     let mut groups = Groups::new(&coded());
     let names = group(&mut groups, 0, &[0; 6]).await;
@@ -148,7 +148,7 @@ async fn equal_chunks_of_a_group_go_to_as_many_donors_once_for_all_groups() {
 }
 
 #[tokio::test]
-async fn a_held_chunk_is_sent_again_where_its_donor_has_another_of_the_group() {
+async fn held_chunk_is_resent_if_its_donor_has_another_shard() {
     let (targets, _donors) = targets(6);
     let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
@@ -187,7 +187,7 @@ async fn failed_donor_is_replaced_from_outside_the_group() {
 }
 
 #[tokio::test]
-async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
+async fn late_chunk_is_hedged_outside_its_group() {
     let (targets, donors) = targets(7);
     let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
@@ -215,7 +215,7 @@ async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
 }
 
 #[tokio::test]
-async fn a_chunk_is_sent_for_the_first_time_once_however_many_copies_it_has() {
+async fn first_send_of_a_chunk_is_counted_once() {
     let (mut targets, _donors) = targets(3);
     let mut groups = Groups::new(&copied(2, Mirror::ClientSync));
     group(&mut groups, 0, &[1]).await;
@@ -252,7 +252,7 @@ async fn failed_chunk_is_resent_to_a_separate_failure_domain() {
 }
 
 #[tokio::test]
-async fn a_chunk_held_in_a_domain_of_its_group_is_sent_elsewhere_if_it_can_be() {
+async fn chunk_held_in_a_group_domain_is_sent_elsewhere() {
     let domains = [(2, 1)];
     for (count, sent_again) in [(7, 1), (6, 0)] {
         let (targets, _donors) = in_domains(count, &domains);
@@ -375,7 +375,7 @@ async fn client_sends_a_chunk_when_its_forwarder_fails() {
 }
 
 #[tokio::test]
-async fn a_late_copy_is_replaced_by_one_of_its_own_domain_or_a_free_one() {
+async fn late_copy_is_hedged_within_free_domains() {
     let domains = [(3, 1), (4, 2)];
     let (mut targets, donors) = planned(4, 2, &domains);
     let mut groups = Groups::new(&copied(2, Mirror::ClientSync));

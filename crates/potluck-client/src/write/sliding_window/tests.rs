@@ -100,7 +100,7 @@ fn late_answers_of_an_aborted_file_are_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_a_commit_leaves_are_ready_since_the_first_of_all_was() {
+async fn uncommitted_files_keep_their_ready_time() {
     let mut window = window();
     cut_part(&mut window, 0, "pot://lab/a", 1);
     cut_part(&mut window, 0, "pot://lab/a", 2);
@@ -139,7 +139,7 @@ async fn any_number_of_the_largest_files_may_be_ready() {
 }
 
 #[tokio::test]
-async fn in_order_no_file_is_committed_before_one_that_was_begun_earlier() {
+async fn ordered_commits_follow_begin_order() {
     let mut window = window();
     window.committing.in_order = true;
     let (slow, quick) = ("pot://lab/slow", "pot://lab/quick");
@@ -175,7 +175,7 @@ async fn small_files_awaiting_commit_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_ends_its_file_holds_no_memory_while_it_waits_for_more() {
+async fn finished_file_releases_writer_memory() {
     let policy = Policy { ec: Some("2+1".parse().expect("a code")), ..Policy::default() };
     let mut client = client();
     // Memory for one cut alone, as where other writers have the rest.

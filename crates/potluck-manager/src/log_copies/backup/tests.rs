@@ -87,7 +87,7 @@ async fn backup_appends_to_the_newest_file_unless_it_was_modified() {
 }
 
 #[tokio::test]
-async fn a_backup_that_cannot_be_removed_has_no_new_one_written_each_time() {
+async fn unremovable_backup_does_not_pile_up_new_ones() {
     let (_dir, manager) = still().await;
     let dir = manager.state.backups();
     // A directory of that name is no file that can be removed.
@@ -134,7 +134,7 @@ fn lab() -> (TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_backup_that_fails_leaves_nothing_and_removes_nothing_that_was_there() {
+async fn failed_backup_changes_nothing() {
     let (_dir, manager) = still().await;
     let (dir, taken) = lab();
     let state = manager.state.root();

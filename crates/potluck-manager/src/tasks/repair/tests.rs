@@ -50,7 +50,7 @@ pub(crate) async fn still() -> (TempDir, Handles) {
 }
 
 #[test]
-fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
+fn failed_scan_is_retried_with_a_pause_a3() {
     let mut kept = ScanMemory::default();
     (kept.dirty, kept.hurry) = (Some(at(1)), true);
     assert_eq!(due(&kept, 3), Some(Priority::Urgent));
@@ -122,7 +122,7 @@ async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
+async fn heartbeat_waits_for_the_writer_once() {
     let (_dir, manager) = still().await;
     let (donor, count) = (DonorId(1), 400);
     let (mut results, mut unused) = (Vec::new(), Vec::new());

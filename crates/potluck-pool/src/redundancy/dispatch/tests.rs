@@ -145,7 +145,7 @@ fn one_failed_task_of_the_only_source_raises_no_alarm() {
 }
 
 #[test]
-fn a_donor_whose_answer_was_wrong_is_left_alone_whatever_it_did_besides() {
+fn donor_with_a_wrong_answer_is_backed_off() {
     let mut pool = with_donors(3);
     pool.leave_alone(DonorId(1), at(0.0));
     pool.worked(DonorId(1), at(0.1));
@@ -279,7 +279,7 @@ fn conversion_progress_has_a_rate_and_an_estimated_end() {
 }
 
 #[test]
-fn tasks_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
+fn queued_tasks_do_not_expire_behind_others() {
     let mut pool = with_donors(2);
     let jobs = (0..40).map(|n| RepairJob { over_quota: true, ..job(n, 1, 1) });
     let mut findings = Findings::default();
@@ -344,7 +344,7 @@ fn computing(pool: &mut Pool, group: &Encode, now: f64) -> Vec<u32> {
 }
 
 #[test]
-fn donors_that_computed_different_parity_are_not_asked_together_again() {
+fn donors_with_differing_parity_are_not_paired_again() {
     let mut pool = with_donors(4);
     let ec = "2+1".parse().expect("a code");
     let group = Encode { version: VersionId(1), group: 0, ec, shards: vec![shard(1, 4)] };

@@ -133,7 +133,7 @@ fn jobs(findings: &Findings) -> BTreeSet<(u64, u32, u32)> {
 }
 
 #[test]
-fn following_donors_that_change_finds_what_a_walk_over_all_files_finds() {
+fn followed_changes_equal_a_full_walk() {
     let mut files = files();
     let pool = five();
     let all = pool.view(at(1.0));
@@ -173,7 +173,7 @@ fn following_donors_that_change_finds_what_a_walk_over_all_files_finds() {
 }
 
 #[test]
-fn files_that_only_wait_for_a_silent_donor_are_not_looked_at_by_every_scan() {
+fn files_awaiting_a_silent_donor_are_not_rescanned() {
     let files = files();
     let mut pool = five();
     for donor in 2..=5 {

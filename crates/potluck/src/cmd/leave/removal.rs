@@ -199,7 +199,7 @@ mod tests {
     use potluck_core::ids::DonorId;
 
     #[tokio::test]
-    async fn a_store_that_a_stopped_donor_still_has_for_a_moment_is_waited_for() {
+    async fn lend_waits_for_a_stopping_donor() {
         let dir = tempfile::tempdir().expect("a directory");
         let owner = Owner {
             pool: Digest([1; 32]),

@@ -591,7 +591,7 @@ mod tests {
     use potluck_wire::addresses::{DONOR_PORT, MANAGER_PORT};
 
     #[test]
-    fn no_documented_port_is_that_of_another_daemon_or_lent_directory() {
+    fn documented_ports_do_not_clash() {
         let ours =
             |port: u16| port == MANAGER_PORT || (DONOR_PORT..DONOR_PORT + MOST).contains(&port);
         let monitoring = include_str!("../../../../../docs/monitoring.md");

@@ -235,7 +235,7 @@ fn df_uses_the_policy_of_the_directory() {
 }
 
 #[test]
-fn a_file_has_the_time_of_its_last_change_before_and_after_it_is_closed() {
+fn mtime_is_stable_across_close() {
     let test = "a_file_has_the_time_of_its_last_change_before_and_after";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let told = |file: &File| file.metadata().expect("open").modified().expect("a time");
@@ -270,7 +270,7 @@ fn a_file_has_the_time_of_its_last_change_before_and_after_it_is_closed() {
 }
 
 #[test]
-fn names_have_the_same_inode_numbers_after_the_kernel_forgot_them() {
+fn inode_numbers_survive_kernel_forget() {
     let test = "names_have_the_same_inode_numbers_after_the_kernel_forgot";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let names = ["d", "d/e", "d/e/f", "g"];

@@ -245,8 +245,8 @@ fn closed_files_survive_kill_of_mount_and_manager_m4() {
 
 /// A program that syncs its file and goes on with it does not depend on what others make of the name.
 #[test]
-fn a_file_that_was_synced_goes_on_when_others_replace_or_remove_it() {
-    let test = "a_file_that_was_synced_goes_on_when_others_replace_or_remove_it";
+fn synced_open_file_survives_replacement() {
+    let test = "synced_open_file_survives_replacement";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     for size in [1000, 600_000] {
         for is_replaced in [false, true] {

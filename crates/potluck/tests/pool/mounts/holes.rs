@@ -126,8 +126,8 @@ fn the_blocks_of_a_file_are_those_of_its_data() {
 }
 
 #[test]
-fn work_on_a_file_with_a_long_hole_ends_with_the_program_that_writes_it() {
-    let test = "work_on_a_file_with_a_long_hole_ends_with_the_program_that_writes_it";
+fn killed_program_ends_work_on_a_long_hole() {
+    let test = "killed_program_ends_work_on_a_long_hole";
     let options = &["--spool-max", "64MiB"];
     let Some((_lab, mut mount)) = mounted(test, 2, &["--copies", "2"], options) else { return };
     let path = mount.at("f");

@@ -244,8 +244,8 @@ fn said(child: Child) -> String {
 }
 
 #[test]
-fn sqlite_with_its_default_journal_works_from_several_processes_and_mounts() {
-    let test = "sqlite_with_its_default_journal_works_from_several_processes_and_mounts";
+fn sqlite_works_across_processes_and_mounts() {
+    let test = "sqlite_works_across_processes_and_mounts";
     if !has_program("sqlite3") {
         return skip(test, "it takes sqlite3");
     }

@@ -79,7 +79,7 @@ fn size(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_warm_tree_is_listed_and_looked_at_without_one_call_to_the_manager() {
+fn warm_tree_needs_no_manager_calls() {
     let Some((lab, mount, metrics)) = counting("a_warm_tree_is_listed_without_one_call") else {
         return;
     };
@@ -165,8 +165,8 @@ fn changes_propagate_between_mounts() {
 }
 
 #[test]
-fn a_listing_tells_the_inode_numbers_that_a_look_at_its_names_tells() {
-    let test = "a_listing_tells_the_inode_numbers_that_a_look_at_its_names_tells";
+fn readdir_and_stat_inodes_agree() {
+    let test = "readdir_and_stat_inodes_agree";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     // There are more names than the kernel asks for together with their attributes.
     let many = lab.dir().join("many");

@@ -190,7 +190,7 @@ fn random_steps(test: &str, seed: u64, options: &[&str]) {
 }
 
 #[test]
-fn random_steps_of_a_program_come_to_the_same_in_a_mount_and_on_a_disk() {
+fn random_file_operations_match_a_local_disk() {
     random_steps("random_steps_of_a_program_come_to_the_same", 1, &[]);
 }
 

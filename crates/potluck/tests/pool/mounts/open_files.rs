@@ -111,8 +111,8 @@ fn empty_new_file_is_not_published_while_open_for_write() {
 }
 
 #[test]
-fn a_checkpoint_is_not_committed_while_a_shell_has_a_file_in_it_open() {
-    let test = "a_checkpoint_is_not_committed_while_a_shell_has_a_file_in_it_open";
+fn checkpoint_commit_waits_for_a_shell_redirection() {
+    let test = "checkpoint_commit_waits_for_a_shell_redirection";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let scripts =
         ["(sleep 2; echo late) > log", "exec 3> log; echo early >&3; sleep 2; echo late >&3"];
@@ -130,7 +130,7 @@ fn a_checkpoint_is_not_committed_while_a_shell_has_a_file_in_it_open() {
 }
 
 #[test]
-fn a_file_of_which_a_write_failed_is_not_published_and_close_says_so() {
+fn failed_write_fails_close_without_publishing() {
     let test = "a_file_of_which_a_write_failed_is_not_published";
     let Some((lab, mount)) = mounted(test, 1, &["--copies", "1"], &[]) else { return };
     let old = bytes(1, 300_000);
@@ -241,8 +241,8 @@ os.close(second)
 }
 
 #[test]
-fn a_file_that_is_written_follows_the_renames_of_directories_above_it() {
-    let test = "a_file_that_is_written_follows_the_renames_of_directories_above_it";
+fn open_file_follows_parent_renames() {
+    let test = "open_file_follows_parent_renames";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let (old, new) = (bytes(1, 200_000), bytes(2, 300_000));
     fs::create_dir(mount.at("run.tmp")).expect("made");
@@ -301,8 +301,8 @@ fn a_directory_with_a_file_that_is_written_is_not_empty() {
 }
 
 #[test]
-fn a_file_that_is_written_is_renamed_at_once_and_published_at_close() {
-    let test = "a_file_that_is_written_is_renamed_at_once_and_published_at_close";
+fn open_file_can_be_renamed_before_close() {
+    let test = "open_file_can_be_renamed_before_close";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let (old, half) = (bytes(1, 1000), bytes(2, 300_000));
     for (begun, target) in
@@ -361,8 +361,8 @@ fn writes_after_a_close_publish_at_the_next_close() {
 }
 
 #[test]
-fn a_file_that_is_removed_while_it_is_open_goes_on_without_a_name() {
-    let test = "a_file_that_is_removed_while_it_is_open_goes_on_without_a_name";
+fn unlinked_open_file_stays_usable() {
+    let test = "unlinked_open_file_stays_usable";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let content = bytes(1, 300_000);
     for begun in ["made", "published", "closed once"] {
@@ -425,8 +425,8 @@ with tempfile.TemporaryFile(dir=sys.argv[1]) as f:
 }
 
 #[test]
-fn a_file_that_is_closed_while_it_is_removed_or_replaced_does_not_come_back() {
-    let test = "a_file_that_is_closed_while_it_is_removed_or_replaced_does_not_come_back";
+fn close_does_not_resurrect_a_removed_file() {
+    let test = "close_does_not_resurrect_a_removed_file";
     let Some((mut lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let (path, other) = (mount.at("f"), mount.at("other"));
     for is_replaced in [false, true] {
@@ -454,7 +454,7 @@ fn a_file_that_is_closed_while_it_is_removed_or_replaced_does_not_come_back() {
 }
 
 #[test]
-fn a_directory_is_listed_while_a_file_in_it_is_closed_and_waits_for_donors() {
+fn listing_does_not_wait_for_a_pending_close() {
     let test = "a_directory_is_listed_while_a_file_in_it_is_closed";
     let Some((mut lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
     let content = bytes(1, 2 << 20);

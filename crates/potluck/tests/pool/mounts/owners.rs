@@ -28,7 +28,7 @@ fn without_special_files(told: &str) -> String {
 }
 
 #[test]
-fn archives_keep_owners_modes_and_times_of_all_entries_both_ways() {
+fn archive_copies_keep_owners_modes_and_times() {
     let Some((lab, mount)) = mounted("archives_keep_owners_modes_and_times", 1, &[], &[]) else {
         return;
     };
@@ -80,7 +80,7 @@ fn archives_keep_owners_modes_and_times_of_all_entries_both_ways() {
 }
 
 #[test]
-fn in_a_mount_of_root_the_kernel_holds_all_users_to_owners_and_modes() {
+fn root_mount_enforces_owners_and_modes() {
     let Some((lab, mount)) =
         mounted("in_a_mount_of_root_the_kernel_holds_all_users", 1, &[], &["--allow-other"])
     else {
@@ -155,7 +155,7 @@ fn non_root_write_clears_set_id_bits() {
 }
 
 #[test]
-fn a_directory_is_modified_when_its_entries_change_and_others_see_that() {
+fn directory_mtime_is_seen_by_other_mounts() {
     let Some((lab, mount)) =
         mounted("a_directory_is_modified_when_its_entries_change", 1, &[], &[])
     else {

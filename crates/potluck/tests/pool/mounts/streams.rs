@@ -283,7 +283,7 @@ fn counted(test: &str) -> Option<(Lab, Tap, Mount)> {
 
 /// An fsync of a file that is changed in place returns when donors have what changed.
 #[test]
-fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
+fn fsync_of_an_edit_stores_its_changes() {
     let Some((lab, tap, mount)) = counted("fsync_of_a_changed_file_returns") else { return };
     let file = OpenOptions::new().read(true).write(true).open(mount.at("f")).expect("opened");
     file.write_all_at(&bytes(2, 10 * CHUNK), 0).expect("written");
@@ -389,8 +389,8 @@ fn spooled_file_over_quota_fails_early() {
 
 /// A program whose file waits in the spool hears at write() that donors have no room for it, and not only at close().
 #[test]
-fn a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room() {
-    if !can_mount("a_program_whose_file_is_in_the_spool_hears_soon_that_donors_have_no_room") {
+fn spooled_file_without_donor_room_fails_early() {
+    if !can_mount("spooled_file_without_donor_room_fails_early") {
         return;
     }
     const PIECE: u64 = 1 << 20;

@@ -72,7 +72,7 @@ fn a_local_file_that_changes_before_it_is_sent_makes_no_version() {
 }
 
 #[test]
-fn a_writer_that_finds_no_room_keeps_nobody_from_making_a_version() {
+fn shared_writer_without_room_blocks_nobody() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
@@ -100,7 +100,7 @@ fn multipart_shared_file_is_byte_exact_with_any_code() {
 }
 
 #[test]
-fn bytes_that_no_file_has_are_refused_by_the_library_and_by_the_manager() {
+fn impossible_ranges_are_refused() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");
@@ -196,7 +196,7 @@ fn waiting_shared_writer_hears_of_a_published_version() {
 }
 
 #[test]
-fn the_last_writer_leaves_the_version_to_one_that_joins_before_it_is_made() {
+fn late_joiner_takes_over_composition() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let runtime = Runtime::new().expect("a runtime");

@@ -91,7 +91,7 @@ fn writers(runtime: &Runtime, mounts: &[Mount; 2], pools: &[Pool; 2], round: u64
 }
 
 #[test]
-fn writers_of_mounts_and_of_the_library_make_the_versions_that_a_model_says() {
+fn shared_writers_match_a_model() {
     let test = "writers_of_mounts_and_of_the_library_make_the_versions";
     let Some((lab, one)) = mounted(test, 2, &["--copies", "1"], &[]) else { return };
     let mounts = [one, Mount::start_in(&lab, "other", "pot://lab", &[])];
