@@ -24,6 +24,7 @@ use potluck_core::clock::{Clock, Tick};
 use potluck_core::hedging::late_after;
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
+use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::read_plan::Piece;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
@@ -71,6 +72,9 @@ impl Fetched {
         &self.bytes[at..at + piece.take as usize]
     }
 }
+
+/// The quotient of rates from which donors count as different: a slow one must be asked sooner for what it has.
+const DIFFERENT: f64 = 1.5;
 
 /// A request under way, which counts in its donor's rate estimate until it is answered or given up.
 struct Asked<'a> {
@@ -247,6 +251,34 @@ impl Fetcher {
             fetched.push(Fetched::new(bytes, start, ahead));
         }
         Ok(fetched)
+    }
+
+    /// Returns the number of the unit that is to be asked for first, of units so many bytes ahead of their reader: the one
+    /// whose time until the reader comes to it exceeds the time that its donors take by least, or the first of all as
+    /// long as donors are not known to differ.
+    pub(crate) fn most_urgent<'a>(
+        &self,
+        mut units: impl Iterator<Item = (usize, &'a Recipe, &'a [Piece], u64)>,
+    ) -> Option<usize> {
+        self.donors.rates(|rates| {
+            let known = || rates.values().filter_map(RateEstimate::rate);
+            let (together, slowest) = (known().sum::<f64>(), known().fold(f64::MAX, f64::min));
+            let fastest = known().fold(0.0, f64::max);
+            if fastest < DIFFERENT * slowest {
+                return units.next().map(|(number, ..)| number);
+            }
+            let spare = |(number, recipe, pieces, ahead): (usize, &Recipe, &[Piece], u64)| {
+                let finish = |piece: &Piece| {
+                    let len = recipe.entries[piece.index].len;
+                    let holders = recipe.holders(piece.index);
+                    let of = |donor: &DonorId| rates.get(donor).map(|it| it.expected_finish(len));
+                    holders.iter().filter_map(of).min().unwrap_or_default()
+                };
+                let takes = pieces.iter().map(finish).max().unwrap_or_default();
+                (ahead as f64 / together - takes.as_secs_f64(), number)
+            };
+            units.map(spare).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, number)| number)
+        })
     }
 
     /// Returns the most memory that a unit takes.

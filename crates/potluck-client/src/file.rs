@@ -6,7 +6,6 @@ use crate::parts::OpenedParts;
 use crate::pool::Pool;
 use crate::recipe::{self, Recipe};
 use crate::stored_rows::KeptRow;
-use futures_util::stream::{FuturesOrdered, StreamExt};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
@@ -19,7 +18,6 @@ use potluck_core::recipe::part_bytes;
 use potluck_core::seal::{SpaceKey, SpaceKeys};
 use potluck_wire::control::{Open, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::net::BoxFuture;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -244,7 +242,7 @@ impl File {
             rest: if inline.is_some() { 0..0 } else { range },
             inline,
             units: VecDeque::new(),
-            under_way: FuturesOrdered::new(),
+            under_way: 0,
             parts: VecDeque::new(),
         }
     }
@@ -410,6 +408,14 @@ pub struct Unreadable {
     pub failure: Failure,
 }
 
+/// A unit that a reader is going to give.
+enum Ahead {
+    Wanted(UnitRequest),
+    /// The unit is fetched in a task of its own, which ends with the reader: otherwise a reader that is not asked for a
+    /// while would keep a donor's answer waiting, and other reads of the file behind it.
+    Asked(JoinSet<Unit>),
+}
+
 /// A unit that was not asked for yet.
 struct UnitRequest {
     recipe: Arc<Recipe>,
@@ -426,9 +432,10 @@ pub struct Reader {
     inline: Option<Range<usize>>,
     /// The range whose units have not been looked up yet.
     rest: Range<u64>,
-    /// The units that were not asked for yet.
-    units: VecDeque<UnitRequest>,
-    under_way: FuturesOrdered<BoxFuture<'static, Unit>>,
+    /// The units that follow, in order.
+    units: VecDeque<Ahead>,
+    /// How many of them were asked for.
+    under_way: usize,
     /// What was fetched, or could not be, and the offset in the file where it begins. Before it there may be zeros.
     parts: VecDeque<(u64, Result<Bytes, Unreadable>)>,
     /// The range that was not given yet.
@@ -485,16 +492,19 @@ impl Reader {
                 return Some(Err(Unreadable { bytes, failure }));
             }
             self.ask_ahead();
-            if self.under_way.is_empty() {
-                let inner = self.file.inner.clone();
-                let Some(UnitRequest { recipe, pieces, .. }) = self.units.front() else {
-                    return (self.left() > 0).then(|| Ok(self.zeros(self.left.end)));
-                };
-                let need = inner.fetcher.need(recipe, pieces);
-                let place = inner.fetcher.memory.on_demand(need).await;
-                self.ask(place);
-            }
-            match self.under_way.next().await? {
+            let fetcher = &self.file.inner.fetcher;
+            let unit = match self.units.front_mut() {
+                None => return (self.left() > 0).then(|| Ok(self.zeros(self.left.end))),
+                Some(Ahead::Wanted(UnitRequest { recipe, pieces, .. })) => {
+                    let place = fetcher.memory.on_demand(fetcher.need(recipe, pieces)).await;
+                    self.ask(0, place);
+                    continue;
+                }
+                Some(Ahead::Asked(task)) => task.join_next().await.expect("one was begun"),
+            };
+            self.units.pop_front();
+            self.under_way -= 1;
+            match unit.unwrap_or_else(|why| std::panic::resume_unwind(why.into_panic())) {
                 (pieces, Ok(fetched)) => {
                     let parts = pieces.into_iter().zip(fetched);
                     self.parts.extend(
@@ -523,7 +533,7 @@ impl Reader {
             };
             let Stretch { recipe, at, units, rest } = stretch;
             let unit = |pieces| UnitRequest { recipe: Arc::clone(&recipe), at, pieces };
-            self.units.extend(units.into_iter().map(unit));
+            self.units.extend(units.into_iter().map(unit).map(Ahead::Wanted));
             self.rest = rest;
             if !self.units.is_empty() {
                 break;
@@ -536,7 +546,7 @@ impl Reader {
     fn fail(&mut self, failure: Failure) -> Failure {
         self.rest = 0..0;
         self.units.clear();
-        self.under_way.clear();
+        self.under_way = 0;
         self.parts.clear();
         self.left.end = self.left.start;
         failure
@@ -554,34 +564,42 @@ impl Reader {
         self.gives(Bytes::Zeros(len))
     }
 
-    /// Asks for further units, as many as there is memory for now.
+    /// Asks for further units, as many as there is memory for now: always the one that has least time to spare until the
+    /// reader comes to it. A slow donor is thus asked for its chunks while those before them come from others.
     fn ask_ahead(&mut self) {
-        let inner = self.file.inner.clone();
-        while self.under_way.len() < UNITS_AT_ONCE {
-            let Some(UnitRequest { recipe, pieces, .. }) = self.units.front() else { break };
-            let need = inner.fetcher.need(recipe, pieces);
-            let Some(place) = inner.fetcher.memory.try_ahead(need) else { break };
-            self.ask(place);
+        while self.under_way < UNITS_AT_ONCE {
+            let fetcher = &self.file.inner.fetcher;
+            let wanted = self.units.iter().enumerate().take(UNITS_AT_ONCE);
+            let wanted = wanted.filter_map(|(number, unit)| match unit {
+                Ahead::Wanted(unit) => Some((number, unit)),
+                Ahead::Asked(_) => None,
+            });
+            let ahead = |unit: &UnitRequest| unit.at + unit.pieces[0].at - self.left.start;
+            let Some(number) = fetcher.most_urgent(
+                wanted.map(|(number, unit)| (number, &*unit.recipe, &unit.pieces[..], ahead(unit))),
+            ) else {
+                break;
+            };
+            let Ahead::Wanted(UnitRequest { recipe, pieces, .. }) = &self.units[number] else {
+                break;
+            };
+            let Some(place) = fetcher.memory.try_ahead(fetcher.need(recipe, pieces)) else { break };
+            self.ask(number, place);
         }
     }
 
-    /// Asks for the next unit, whose bytes are covered by the permit `place` of the memory.
-    fn ask(&mut self, place: tokio::sync::OwnedSemaphorePermit) {
-        let Some(UnitRequest { recipe, at, pieces }) = self.units.pop_front() else { return };
-        let inner = self.file.inner.clone();
-        // The unit is fetched in a task of its own, which ends with the reader: otherwise a reader that is not asked
-        // for a while would keep a donor's answer waiting, and other reads of the file behind it.
+    /// Asks for the unit at a place in the row, whose bytes are covered by the permit `place` of the memory.
+    fn ask(&mut self, number: usize, place: tokio::sync::OwnedSemaphorePermit) {
         let mut task = JoinSet::new();
+        let asked = std::mem::replace(&mut self.units[number], Ahead::Asked(JoinSet::new()));
+        let Ahead::Wanted(UnitRequest { recipe, at, pieces }) = asked else { return };
+        let inner = self.file.inner.clone();
         task.spawn(async move {
             let fetched = inner.fetcher.unit(&recipe, &pieces, place).await;
             (pieces.into_iter().map(|piece| (at + piece.at, piece)).collect(), fetched)
         });
-        self.under_way.push_back(Box::pin(async move {
-            match task.join_next().await.expect("one was begun") {
-                Ok(unit) => unit,
-                Err(why) => std::panic::resume_unwind(why.into_panic()),
-            }
-        }));
+        self.units[number] = Ahead::Asked(task);
+        self.under_way += 1;
     }
 }
 

@@ -30,12 +30,12 @@ const JITTER_S: f64 = 0.02;
 /// The time after which a donor that owes an answer is given up for lack of progress: fewer than [`LEAST_RECEIVED`]
 /// bytes came of a chunk that it sends, or it took fewer than [`LEAST_TAKEN`] bytes of what is sent to it.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
-/// The bytes of a chunk that must come within [`STALL_TIMEOUT`]; at a lower rate the largest chunk would take hours.
-pub const LEAST_RECEIVED: usize = 64 << 10;
+/// The bytes of a chunk that must come within [`STALL_TIMEOUT`]: what each of sixteen donors gets of a line of 100 kb/s.
+/// A donor that sends as little and could send more costs little, since another is asked for the chunk once it is late.
+pub const LEAST_RECEIVED: usize = 4 << 10;
 /// The bytes of what we send, all chunks together, that a donor must take within [`STALL_TIMEOUT`]. They are fewer than
-/// [`LEAST_RECEIVED`], because lines are slower upwards, and a put shares one line between several donors. A healthy
-/// donor takes more than this from every client that sends it a chunk.
-pub const LEAST_TAKEN: u64 = 32 << 10;
+/// [`LEAST_RECEIVED`], because lines are slower upwards, and a put shares one line between several donors.
+pub const LEAST_TAKEN: u64 = 2 << 10;
 
 /// The known rates of donors.
 pub type Rates = BTreeMap<DonorId, RateEstimate>;

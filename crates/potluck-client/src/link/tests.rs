@@ -309,7 +309,7 @@ async fn a_donor_that_takes_hardly_anything_of_a_put_is_given_up_a2() {
     tokio::spawn(async move {
         let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
         inbox.request(&mut io).await.expect("a frame").expect("a request");
-        while inbox.body(&mut io, &mut [0; 1 << 10]).await.is_ok() {
+        while inbox.body(&mut io, &mut [0; 64]).await.is_ok() {
             tokio::time::sleep(STALL_TIMEOUT / 24).await;
         }
     });
