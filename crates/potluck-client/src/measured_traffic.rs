@@ -9,8 +9,10 @@ use potluck_wire::control::{DonorAccess, DonorTraffic, MOST_TOLD};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The bytes below which it is worth no call of its own to tell the manager.
+/// The bytes below which it is worth no call of its own to tell the manager, unless a donor took [`LONG_US`] for them.
 const WORTH_TELLING: u64 = 4 << 20;
+/// The time for which a donor has to be busy for any bytes to be worth telling of, in microseconds.
+const LONG_US: u64 = 1_000_000;
 
 /// The traffic of one client. Clones share it.
 #[derive(Clone)]
@@ -108,12 +110,13 @@ impl MeasuredTraffic {
 
     /// Takes what the manager was not told yet, if it is worth a call of its own.
     pub fn take_if_worth_telling(&self) -> Vec<DonorTraffic> {
-        let untold: u64 = {
+        let is_worth_it = {
             let donors = self.donors.lock().expect("no holder panics");
-            let each = donors.values().flat_map(|both| [&both.read, &both.written]);
-            each.map(|measured| measured.untold_bytes()).sum()
+            let each = || donors.values().flat_map(|both| [&both.read, &both.written]);
+            each().map(Measured::untold_bytes).sum::<u64>() >= WORTH_TELLING
+                || each().any(|measured| measured.untold_busy_us() >= LONG_US)
         };
-        if untold < WORTH_TELLING { Vec::new() } else { self.take_untold() }
+        if is_worth_it { self.take_untold() } else { Vec::new() }
     }
 
     fn change(&self, donor: DonorId, direction: Direction, how: impl FnOnce(&mut Measured)) {
@@ -135,7 +138,11 @@ impl Measured {
     }
 
     fn untold_bytes(&self) -> u64 {
-        self.count.bytes() - self.told.bytes
+        self.count.so_far().bytes - self.told.bytes
+    }
+
+    fn untold_busy_us(&self) -> u64 {
+        self.count.so_far().busy_us - self.told.busy_us
     }
 }
 

@@ -8,8 +8,11 @@ use crate::traffic::Traffic;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The least bytes by which a member's word on a rate is formed: less says more of the line's delay than of its rate.
+/// The least bytes by which a member's word on a rate is formed, unless they took [`LONG_US`]: less says more of the
+/// line's delay than of its rate.
 const LEAST_BYTES: u64 = 4 << 20;
+/// The busy time, in microseconds, in which any number of bytes says enough of a rate.
+const LONG_US: f64 = 1e6;
 /// The time in which the weight of what a member measured falls to 1/e.
 const MEMORY: Duration = Duration::from_mins(10);
 /// The time after which a member that measured nothing more has no say.
@@ -18,8 +21,8 @@ const SILENT: Duration = Duration::from_hours(24);
 const MOST_MEMBERS: usize = 15;
 /// The time for which the best second of a donor's own word holds.
 const PEAK: Duration = Duration::from_hours(1);
-/// The least bytes of a second in which a donor's own word says something of its rate.
-const LEAST_OWN: u64 = 1 << 20;
+/// The least busy time of a second, in microseconds, in which a donor's own word says something of its rate.
+const LEAST_OWN_US: u64 = 50_000;
 /// What a member may measure beyond the donor's own word, which is a mean of a second: this many times as much.
 const SLACK: f64 = 1.25;
 
@@ -68,7 +71,7 @@ impl DonorRate {
             self.peaks = [0.0, self.peaks[0]];
             self.hour = now;
         }
-        if traffic.bytes >= LEAST_OWN {
+        if traffic.busy_us >= LEAST_OWN_US {
             let rate = traffic.rate().unwrap_or(0.0);
             self.peaks[0] = self.peaks[0].max(rate);
         }
@@ -77,7 +80,8 @@ impl DonorRate {
     /// Returns the bytes a second that the pool expects of the donor; `None` where nobody measured enough.
     pub fn rate(&self, now: Tick) -> Option<f64> {
         let counts = |word: &&Word| {
-            word.bytes >= LEAST_BYTES as f64 && now.saturating_sub(word.heard) < SILENT
+            let enough = word.bytes >= LEAST_BYTES as f64 || word.busy_us >= LONG_US;
+            enough && now.saturating_sub(word.heard) < SILENT
         };
         let heard = self.words.values().filter(counts);
         let mut rates: Vec<f64> = heard.map(|word| word.bytes / word.busy_us * 1e6).collect();
@@ -126,7 +130,8 @@ mod tests {
     #[test]
     fn small_transfers_and_members_that_left_have_no_say_and_members_are_bounded() {
         let mut rate = DonorRate::default();
-        rate.measured(MemberId(1), traffic(64 << 10), Tick::ZERO);
+        let short = Traffic { bytes: 64 << 10, busy_us: 10_000, ..Traffic::default() };
+        rate.measured(MemberId(1), short, Tick::ZERO);
         assert_eq!(rate.rate(Tick::ZERO), None);
         for member in 0..100 {
             rate.measured(MemberId(member), traffic(8 << 20), Tick::from_secs(member.into()));

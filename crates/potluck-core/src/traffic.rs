@@ -130,9 +130,9 @@ impl TrafficCount {
         self.end(now);
     }
 
-    /// Returns the bytes so far.
-    pub fn bytes(&self) -> u64 {
-        self.total.bytes
+    /// Returns the traffic up to the last request that began or ended.
+    pub fn so_far(&self) -> &Traffic {
+        &self.total
     }
 
     /// Returns the traffic so far.

@@ -29,7 +29,7 @@ pub async fn run(
     match (args.action, args.path) {
         (Some(ExplainAction::Cp(copy)), _) => {
             let began = client.now();
-            let ending = cp::run(*copy, client, output, shown).await?;
+            let ending = cp::run(*copy, client, &output.of_step(), shown).await?;
             let copied = Copied::of(client.seen_donors(), client.now().saturating_sub(began));
             output.result(&copied, Copied::text);
             Ok(ending)
