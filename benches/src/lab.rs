@@ -21,7 +21,7 @@ pub enum Figure {
     Mixed,
 }
 
-/// What is measured, and how often.
+/// The options of a run of the laboratory.
 pub struct Options {
     pub potluck: PathBuf,
     pub figures: Vec<Figure>,

@@ -3,7 +3,7 @@
 use crate::buffer::Buffers;
 use crate::leases::ReadTickets;
 use crate::link::{Link, LinkError};
-use crate::measured_traffic::{MeasuredTraffic, Request};
+use crate::measured_traffic::{MeasuredTraffic, RequestUnderWay};
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
 use potluck_core::hedging::{Rates, ReadSource};
@@ -123,7 +123,7 @@ impl Donors {
     }
 
     /// Notes that a request for `bytes` goes to a donor now, in the traffic of the client.
-    pub(crate) fn begin(&self, donor: DonorId, bytes: u32) -> Request {
+    pub(crate) fn begin(&self, donor: DonorId, bytes: u32) -> RequestUnderWay {
         self.traffic.begin(donor, self.direction, bytes)
     }
 

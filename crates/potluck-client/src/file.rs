@@ -410,7 +410,8 @@ pub struct Unreadable {
 
 /// A unit that a reader is going to give.
 enum Ahead {
-    Wanted(UnitRequest),
+    /// The unit was not asked for yet.
+    Due(UnitRequest),
     /// The unit is fetched in a task of its own, which ends with the reader: otherwise a reader that is not asked for a
     /// while would keep a donor's answer waiting, and other reads of the file behind it.
     Asked(JoinSet<Unit>),
@@ -495,7 +496,7 @@ impl Reader {
             let fetcher = &self.file.inner.fetcher;
             let unit = match self.units.front_mut() {
                 None => return (self.left() > 0).then(|| Ok(self.zeros(self.left.end))),
-                Some(Ahead::Wanted(UnitRequest { recipe, pieces, .. })) => {
+                Some(Ahead::Due(UnitRequest { recipe, pieces, .. })) => {
                     let place = fetcher.memory.on_demand(fetcher.need(recipe, pieces)).await;
                     self.ask(0, place);
                     continue;
@@ -533,7 +534,7 @@ impl Reader {
             };
             let Stretch { recipe, at, units, rest } = stretch;
             let unit = |pieces| UnitRequest { recipe: Arc::clone(&recipe), at, pieces };
-            self.units.extend(units.into_iter().map(unit).map(Ahead::Wanted));
+            self.units.extend(units.into_iter().map(unit).map(Ahead::Due));
             self.rest = rest;
             if !self.units.is_empty() {
                 break;
@@ -569,18 +570,18 @@ impl Reader {
     fn ask_ahead(&mut self) {
         while self.under_way < UNITS_AT_ONCE {
             let fetcher = &self.file.inner.fetcher;
-            let wanted = self.units.iter().enumerate().take(UNITS_AT_ONCE);
-            let wanted = wanted.filter_map(|(number, unit)| match unit {
-                Ahead::Wanted(unit) => Some((number, unit)),
+            let due = self.units.iter().enumerate().take(UNITS_AT_ONCE);
+            let due = due.filter_map(|(number, unit)| match unit {
+                Ahead::Due(unit) => Some((number, unit)),
                 Ahead::Asked(_) => None,
             });
             let ahead = |unit: &UnitRequest| unit.at + unit.pieces[0].at - self.left.start;
             let Some(number) = fetcher.most_urgent(
-                wanted.map(|(number, unit)| (number, &*unit.recipe, &unit.pieces[..], ahead(unit))),
+                due.map(|(number, unit)| (number, &*unit.recipe, &unit.pieces[..], ahead(unit))),
             ) else {
                 break;
             };
-            let Ahead::Wanted(UnitRequest { recipe, pieces, .. }) = &self.units[number] else {
+            let Ahead::Due(UnitRequest { recipe, pieces, .. }) = &self.units[number] else {
                 break;
             };
             let Some(place) = fetcher.memory.try_ahead(fetcher.need(recipe, pieces)) else { break };
@@ -592,7 +593,7 @@ impl Reader {
     fn ask(&mut self, number: usize, place: tokio::sync::OwnedSemaphorePermit) {
         let mut task = JoinSet::new();
         let asked = std::mem::replace(&mut self.units[number], Ahead::Asked(JoinSet::new()));
-        let Ahead::Wanted(UnitRequest { recipe, at, pieces }) = asked else { return };
+        let Ahead::Due(UnitRequest { recipe, at, pieces }) = asked else { return };
         let inner = self.file.inner.clone();
         task.spawn(async move {
             let fetched = inner.fetcher.unit(&recipe, &pieces, place).await;

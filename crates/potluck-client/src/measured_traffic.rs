@@ -42,7 +42,7 @@ struct Measured {
 }
 
 /// A request that is under way, until it is answered, fails, or is dropped because nobody waits for it any more.
-pub(crate) struct Request {
+pub(crate) struct RequestUnderWay {
     traffic: MeasuredTraffic,
     donor: DonorId,
     direction: Direction,
@@ -58,13 +58,13 @@ impl MeasuredTraffic {
     }
 
     /// Notes that a request for `bytes` goes to a donor now.
-    pub fn begin(&self, donor: DonorId, direction: Direction, bytes: u32) -> Request {
+    pub fn begin(&self, donor: DonorId, direction: Direction, bytes: u32) -> RequestUnderWay {
         let sent_at = self.clock.now();
         self.change(donor, direction, |measured| {
             measured.count.began(sent_at);
             measured.estimate.sent(bytes, sent_at);
         });
-        Request { traffic: self.clone(), donor, direction, bytes, sent_at, is_over: false }
+        RequestUnderWay { traffic: self.clone(), donor, direction, bytes, sent_at, is_over: false }
     }
 
     /// Returns the bytes a second that a donor delivered or took lately; `None` if this client had no traffic with it.
@@ -146,7 +146,7 @@ impl Measured {
     }
 }
 
-impl Request {
+impl RequestUnderWay {
     /// Notes that the request was answered in full.
     pub fn answered(mut self) {
         self.end(|measured, Self { bytes, sent_at, .. }, now| {
@@ -170,7 +170,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for RequestUnderWay {
     fn drop(&mut self) {
         if !self.is_over {
             self.end(|measured, Self { bytes, .. }, now| {

@@ -8,9 +8,9 @@ use std::time::Duration;
 /// The way in which bytes go between a client and a donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From the donor: clients read.
+    /// Clients read from the donor.
     Read,
-    /// To the donor: clients write.
+    /// Clients write to the donor.
     Write,
 }
 

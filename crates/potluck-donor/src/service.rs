@@ -11,7 +11,7 @@ use crate::scrub::Scrub;
 use crate::session::LongPieces;
 use crate::session_budgets::SessionTickets;
 use crate::store::Store;
-use crate::traffic::DonorTraffic;
+use crate::traffic::ServedTraffic;
 use potluck_wire::call::Caller;
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::ticket::Secret;
@@ -39,7 +39,7 @@ pub(crate) struct Service {
     /// The figures that monitoring asks for.
     pub metrics: DonorMetrics,
     /// The traffic with clients and other donors.
-    pub traffic: DonorTraffic,
+    pub traffic: ServedTraffic,
     /// The addresses of other donors.
     pub peer_addresses: PeerAddresses,
     /// The caller of the manager.
@@ -53,7 +53,7 @@ impl Service {
     /// Makes the service of a donor to which nobody has connected yet.
     pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
         let registration = ManagersWord::new(env.clock.clone());
-        let traffic = DonorTraffic::new(env.clock.clone());
+        let traffic = ServedTraffic::new(env.clock.clone());
         Self {
             env,
             store,

@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex};
 
 /// The counts of the traffic since the process began. Clones share them.
 #[derive(Clone)]
-pub(crate) struct DonorTraffic {
+pub(crate) struct ServedTraffic {
     clock: SharedClock,
     counts: Arc<Mutex<BothWays<TrafficCount>>>,
 }
 
 /// A request that is being served; one that is refused or breaks off is dropped.
 pub(crate) struct Serving {
-    traffic: DonorTraffic,
+    traffic: ServedTraffic,
     direction: Direction,
     /// The bytes that were moved, once the request is served.
     moved: Option<u32>,
 }
 
-impl DonorTraffic {
+impl ServedTraffic {
     /// Makes counts of nothing.
     pub fn new(clock: SharedClock) -> Self {
         Self { clock, counts: Arc::default() }

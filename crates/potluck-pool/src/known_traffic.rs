@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The longest time between two heartbeats that counts as heard.
 const HEARD: Duration = Duration::from_secs(10);
 
-/// What is known of one donor's traffic.
+/// The traffic of one donor, as far as it is known.
 #[derive(Debug, Default)]
 pub struct KnownTraffic {
     rates: BothWays<DonorRate>,
@@ -20,7 +20,7 @@ pub struct KnownTraffic {
     said: Option<(Incarnation, BothWays<Traffic>)>,
     /// The last time at which the donor was heard.
     heard: Option<Tick>,
-    /// What is not in the history yet: traffic, and time for which the donor was heard.
+    /// The traffic that is not in the history yet, and the time for which the donor was heard meanwhile.
     new: (BothWays<Traffic>, Duration),
     history: TrafficHistory,
 }

@@ -117,6 +117,7 @@ pub struct ExplainArgs {
 #[derive(Debug, clap::Subcommand)]
 pub enum ExplainAction {
     /// Copy files as `potluck cp` does, and say which donors took part and what limited the rate
+    #[command(after_help = "Example:\n  potluck explain cp data.tar pot://lab/")]
     Cp(Box<CpArgs>),
 }
 

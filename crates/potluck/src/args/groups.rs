@@ -15,6 +15,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "ls",
             "cat",
             "stat",
+            "explain",
             "du",
             "tree",
             "mv",

@@ -2,7 +2,7 @@
 
 use super::{Ending, cp};
 use crate::args::{ExplainAction, ExplainArgs};
-use crate::output::{Output, table};
+use crate::output::{Output, name, table};
 use potluck_client::{Pool, SeenDonor};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -57,7 +57,7 @@ struct Part {
     sent_bytes: u64,
     /// The bytes a second that are expected of it, if somebody measured that.
     rate: Option<u64>,
-    /// Its load, from 0 to 1.
+    /// The load of the donor, from 0 to 1.
     load: f32,
     /// The seconds that its part takes.
     seconds: f64,
@@ -165,7 +165,10 @@ fn verdict(donors: &[Part], slowest: &Part, held_once: bool) -> (String, String)
         } else {
             "copies that others have are not enough to relieve it"
         };
-        return (format!("{}, which holds most of what must be sent", slowest.name), advice.into());
+        return (
+            format!("{}, which holds most of what must be sent", name(&slowest.name)),
+            advice.into(),
+        );
     }
     let advice = "donors share the work evenly: more of them make it faster (`potluck policy set PATH --stripe-width auto`)";
     (format!("the rates of {} donors together", working.count()), advice.into())
@@ -243,7 +246,7 @@ fn limit(donors: &[Took], took: Duration) -> String {
     let share = |took: &&&Took| {
         busy(&took.traffic.read, seconds).max(busy(&took.traffic.written, seconds)) >= BUSY
     };
-    let busy: Vec<&str> = all.iter().filter(share).map(|took| took.name.as_str()).collect();
+    let busy: Vec<_> = all.iter().filter(share).map(|took| name(&took.name)).collect();
     match (all.len(), busy.len()) {
         (0, _) => "nothing that donors do: the bytes were in the pool or in memory already".into(),
         (_, 0) => {

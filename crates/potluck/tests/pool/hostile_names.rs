@@ -28,6 +28,8 @@ const RUN_AT_ONCE: &[&str] = &[
     "ls -l DIR|ls -r pot://lab|ls DIR/gone NAME|ls DIR@gone",
     "tree pot://lab|tree DIR/gone",
     "stat DIR|stat DIR/NAME|stat DIR/NAME --chunks|stat DIR/link|stat DIR/gone",
+    "explain DIR/NAME|explain DIR/gone",
+    "explain cp LOCAL/NAME DIR/explained|explain cp LOCAL/gone DIR/explained",
     "du DIR|du pot://lab/*|du DIR/gone",
     "cat DIR|cat DIR/gone",
     "hash LOCAL/NAME LOCAL/gone",
