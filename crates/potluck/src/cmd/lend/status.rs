@@ -1,6 +1,6 @@
 //! `potluck lend status`: shows an owner what this machine lends, for whom, and at what cost.
 
-use super::traffic::{DirTraffic, TrafficNotes};
+use super::traffic::{DirTraffic, NotedTraffic};
 use super::{OwnDonor, disk_of, donors_of};
 use crate::args::LendStatusArgs;
 use crate::cmd::{Ending, donors, drain};
@@ -104,7 +104,7 @@ pub async fn run(
     };
     let daemon = running::find(&state).ok().flatten();
     let daemon = daemon.and_then(|said| Process::read(said.pid, of_manager(said.pid)));
-    let traffic = TrafficNotes::of(&state);
+    let traffic = NotedTraffic::of(&state);
     let mut status = LendStatus {
         pool: identity.about.pool.clone(),
         daemon,

@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The bytes that went over the network since the machine first lent something, however often the daemon was started.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct TrafficNotes {
+pub struct NotedTraffic {
     /// The time since which they are counted, in milliseconds since 1970.
     pub since_wall_ms: i64,
     /// The bytes of each lent directory.
@@ -35,7 +35,7 @@ pub struct DirTraffic {
     pub stored: u64,
 }
 
-impl TrafficNotes {
+impl NotedTraffic {
     /// Reads the notes of the daemon whose state is in `state`; `None` if there are none.
     pub fn of(state: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(state.join(FILE)).ok()?).ok()
@@ -57,7 +57,7 @@ impl TrafficNotes {
 pub struct TrafficNotes {
     path: PathBuf,
     /// What was counted by donors that have ended.
-    before: TrafficNotes,
+    before: NotedTraffic,
     /// What the donors that run had counted at the last look.
     counted: Vec<DirTraffic>,
     next: Instant,
@@ -66,7 +66,7 @@ pub struct TrafficNotes {
 impl TrafficNotes {
     /// Goes on with the notes of a daemon whose state is in `state`, or begins them.
     pub fn new(state: &Path) -> Self {
-        let before = TrafficNotes::of(state).unwrap_or_else(|| TrafficNotes {
+        let before = NotedTraffic::of(state).unwrap_or_else(|| NotedTraffic {
             since_wall_ms: Env::system().clock.wall(),
             dirs: Vec::new(),
         });
@@ -114,7 +114,7 @@ mod tests {
     fn traffic_counters_survive_daemon_and_donor_restarts() {
         let dir = tempfile::tempdir().expect("a directory");
         let of = |dir: &str, served, stored| DirTraffic { dir: dir.into(), served, stored };
-        let noted = || TrafficNotes::of(dir.path()).expect("notes").dirs;
+        let noted = || NotedTraffic::of(dir.path()).expect("notes").dirs;
         let mut notes = TrafficNotes::new(dir.path());
         let since = notes.before.since_wall_ms;
         notes.note(vec![of("/a", 1, 10), of("/b", 2, 20)]);
@@ -126,6 +126,6 @@ mod tests {
         let mut notes = TrafficNotes::new(dir.path());
         notes.note(vec![of("/a", 100, 0)]);
         assert_eq!(noted(), [of("/b", 3, 20), of("/a", 104, 30)]);
-        assert_eq!(TrafficNotes::of(dir.path()).expect("notes").since_wall_ms, since);
+        assert_eq!(NotedTraffic::of(dir.path()).expect("notes").since_wall_ms, since);
     }
 }
