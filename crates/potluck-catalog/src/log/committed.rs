@@ -76,7 +76,7 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Files(files) => told.extend(files.into_iter().map(|(path, _)| there(path))),
         ChangeOp::Told(Record::Dir { path, made_above, .. }) => {
             let depth = path.names().len();
-            let made = depth.saturating_sub(made_above)..=depth;
+            let made = depth.saturating_sub(made_above as usize)..=depth;
             told.extend(made.map(|depth| there(path.ancestor(depth))));
         }
         ChangeOp::Told(Record::Link { path, .. }) => told.push(there(path)),

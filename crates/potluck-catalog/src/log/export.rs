@@ -6,7 +6,7 @@ use crate::history::{bygone, kept_rows, snapshot_rows, snapshots};
 use crate::log::{
     changes::{self, ChangeNumber, ChangeOp},
     log_position::{LogCopy, Position},
-    records::{Keeping, PARITY_NAMES, Record, VersionFacts},
+    records::{Keeping, PARITY_NAMES, Record},
     restored,
 };
 use crate::members::{
@@ -105,7 +105,7 @@ impl Out {
         self.bytes += match &record {
             Record::Page { page, .. } => page.0.len(),
             Record::Parity { names, .. } => names.0.len() * size_of::<ChunkName>(),
-            Record::File { about, .. } => about.inline.as_ref().map_or(0, |inline| inline.0.len()),
+            Record::File { content, .. } => content.as_ref().map_or(0, |content| content.0.len()),
             _ => 0,
         } + SMALL;
         self.records.push(record);
@@ -123,7 +123,8 @@ impl Out {
         if version.parts == 0 {
             self.chunks(db, version)?;
         }
-        self.add(Record::File { path, version: id, about: VersionFacts::of(version, inline) });
+        let version = Box::new(version.clone());
+        self.add(Record::File { path, version, content: inline.map(Blob) });
         Ok(())
     }
 
@@ -136,8 +137,7 @@ impl Out {
         part: &Version,
     ) -> Result<(), Error> {
         self.chunks(db, part)?;
-        let (version, about) = (part.id, VersionFacts::of(part, None));
-        self.add(Record::Part { whole, number, version, about });
+        self.add(Record::Part { whole, number, version: Box::new(part.clone()) });
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::pool_records::{
 };
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{KeyNumber, MemberId, SessionId, SnapshotId, VersionId};
 use potluck_core::link_target::LinkTarget;
@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 /// The most names of parity chunks in one record.
 pub const PARITY_NAMES: usize = 2048;
 
-fn is_zero(number: &usize) -> bool {
+fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -63,7 +63,7 @@ pub enum Record {
         path: PoolPath,
         /// The number of directories above it that were made with it, and have the same attributes.
         #[serde(default, skip_serializing_if = "is_zero")]
-        made_above: usize,
+        made_above: u64,
         /// The attributes of the directory.
         #[serde(flatten)]
         attributes: EntryAttributes,
@@ -128,21 +128,20 @@ pub enum Record {
         whole: VersionId,
         /// The number of the part, from 0.
         number: u32,
-        /// The number of the version that is the part.
-        version: VersionId,
-        /// The facts about the part.
+        /// The version that is the part.
         #[serde(flatten)]
-        about: VersionFacts,
+        version: Box<Version>,
     },
     /// A version is at a path.
     File {
         /// The path of the file.
         path: PoolPath,
-        /// The number of the version.
-        version: VersionId,
-        /// The facts about the version.
+        /// The version.
         #[serde(flatten)]
-        about: VersionFacts,
+        version: Box<Version>,
+        /// The content of the file, if the catalog itself has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<Blob>,
     },
     /// The content of a version is sealed with another key, and so has other chunks; all else of it is as it was.
     SealedAgain {
@@ -297,7 +296,7 @@ pub enum Record {
         pool_ms: u64,
         /// The milliseconds by which the pool's time leapt at all starts of managers together: promised times go on
         /// without these.
-        #[serde(default, skip_serializing_if = "is_none")]
+        #[serde(default, skip_serializing_if = "is_zero")]
         leapt_ms: u64,
     },
 }
@@ -355,37 +354,6 @@ impl Record {
     }
 }
 
-/// A version without recipe and parity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VersionFacts {
-    /// The size of the file in bytes of plaintext.
-    pub size: u64,
-    /// The digest of the plaintext.
-    pub digest: Digest,
-    /// The modification time at the source, the permissions and the owner.
-    #[serde(flatten)]
-    pub attributes: EntryAttributes,
-    /// The plaintext bytes per chunk.
-    pub chunk_size: u32,
-    /// The number of chunks in the version's recipe, or in those of its parts.
-    pub chunks: u64,
-    /// The number of parts that the version is made of, all of which came before; 0 for a version with its own chunks.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub parts: u64,
-    /// The content of the file, if the catalog itself has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inline: Option<Blob>,
-    /// The wall time at which the version came to have all its redundancy, in milliseconds; `None` until it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub safe_wall_ms: Option<i64>,
-    /// The number of the key that seals the content, if it is sealed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<KeyNumber>,
-    /// The redundancy of the version.
-    #[serde(flatten)]
-    pub keeping: Keeping,
-}
-
 /// The redundancy of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keeping {
@@ -397,48 +365,6 @@ pub struct Keeping {
     /// The redundancy that the version is being changed to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Redundancy>,
-}
-
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
-
-impl VersionFacts {
-    /// Returns the facts about a version that the catalog has.
-    pub fn of(version: &Version, inline: Option<Vec<u8>>) -> Self {
-        Self {
-            size: version.size,
-            digest: version.digest,
-            attributes: version.attributes,
-            chunk_size: version.chunk_size,
-            chunks: version.chunks,
-            parts: version.parts,
-            inline: inline.map(Blob),
-            safe_wall_ms: version.safe_wall_ms,
-            key: version.key,
-            keeping: Keeping::of(version),
-        }
-    }
-
-    /// Returns the version with the number `id` for the catalog; what of it is in holes, its recipe or its parts tell.
-    pub fn version(&self, id: VersionId) -> Version {
-        Version {
-            id,
-            size: self.size,
-            holes: 0,
-            digest: self.digest,
-            attributes: self.attributes,
-            chunk_size: self.chunk_size,
-            copies: self.keeping.copies,
-            ec: self.keeping.ec,
-            goal: self.keeping.goal,
-            safe_wall_ms: self.safe_wall_ms,
-            key: self.key,
-            chunks: self.chunks,
-            parts: self.parts,
-            inline: self.inline.is_some(),
-        }
-    }
 }
 
 impl Keeping {

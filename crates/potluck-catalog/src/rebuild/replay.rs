@@ -9,7 +9,7 @@ use crate::chunks::ReferenceCounts;
 use crate::history::kept_entry::KeptEntry;
 use crate::log::{
     apply,
-    records::{Keeping, Record, VersionFacts},
+    records::{Keeping, Record},
 };
 use crate::names::{entries, entry_moves};
 use crate::operations::{
@@ -87,10 +87,10 @@ impl Replay {
                 self.parity.entry(version).or_default().extend(names.0);
                 Ok(())
             }
-            Record::Part { whole, number, version, about } => {
-                self.part(db, (whole, number), version, &about)
+            Record::Part { whole, number, version } => self.part(db, (whole, number), &version),
+            Record::File { path, version, content } => {
+                self.file(db, &path, &version, content.as_ref())
             }
-            Record::File { path, version, about } => self.file(db, &path, version, &about),
             Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
             Record::SealedAgain { version, key, inline, keeping } => {
                 self.sealed_again(db, version, key, inline, &keeping)
@@ -124,32 +124,25 @@ impl Replay {
         &mut self,
         db: &Tx,
         path: &PoolPath,
-        id: VersionId,
-        about: &VersionFacts,
+        version: &Version,
+        content: Option<&Blob>,
     ) -> Result<(), Error> {
-        let mut version = about.version(id);
-        let outside = || Error::OutsideSpaces(path.clone());
-        let (above, name) = (path.parent(), path.file_name());
-        let (above, name) = (above.ok_or_else(outside)?, name.ok_or_else(outside)?);
+        let (id, (above, name)) = (version.id, entries::split(path)?);
         if versions::find(db, id)?.is_some() {
             return Err(Error::Exists(path.clone()));
         }
-        let recipe = self.recipe(&version)?;
-        version.holes = match version.parts {
-            0 => recipe.holes_of(&version),
-            _ => match wholes::sum(db, &version)? {
-                Some(sum) => sum.holes,
-                None => return Err(Error::PartsDiffer(path.clone())),
-            },
-        };
+        let recipe = self.recipe(version)?;
+        if version.parts > 0 && wholes::sum(db, version)?.is_none() {
+            return Err(Error::PartsDiffer(path.clone()));
+        }
         if matches!(entries::resolve(db, path), Ok(Some(_))) {
             entry_moves::remove(db, path, WHEN.pool_ms)?;
             empty_trash(db)?;
         }
-        let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
+        let of_file = EntryAttributes::of_dir(version.attributes.mtime.ms());
         let dir = entries::make_dirs(db, &above, of_file)?;
         let space = spaces::named(db, path.space())?;
-        insert(db, &version, about, &recipe)?;
+        insert(db, version, content, &recipe)?;
         if version.parts > 0 {
             parts::finish(db, id, space.id)?;
         }
@@ -165,12 +158,9 @@ impl Replay {
         &mut self,
         db: &Tx,
         (whole, number): (VersionId, u32),
-        id: VersionId,
-        about: &VersionFacts,
+        version: &Version,
     ) -> Result<(), Error> {
-        let mut version = about.version(id);
-        let recipe = self.recipe(&version)?;
-        version.holes = recipe.holes_of(&version);
+        let (id, recipe) = (version.id, self.recipe(version)?);
         let earlier = parts::at(db, whole, number)?;
         if earlier == Some(id) {
             return Ok(());
@@ -183,7 +173,7 @@ impl Replay {
             versions::delete(db, earlier, &mut counts)?;
             counts.close()?;
         }
-        insert(db, &version, about, &recipe)?;
+        insert(db, version, None, &recipe)?;
         parts::finish(db, whole, NO_SPACE)?;
         parts::put(db, whole, number, id, None)
     }
@@ -334,16 +324,13 @@ struct Recipe {
     parity_lens: Vec<u32>,
 }
 
-impl Recipe {
-    /// Returns the bytes of a version with this recipe that are in no chunk.
-    fn holes_of(&self, version: &Version) -> u64 {
-        let stored = self.entries.iter().map(|entry| u64::from(entry.len)).sum();
-        if version.inline { 0 } else { version.size.saturating_sub(stored) }
-    }
-}
-
 /// Inserts a version with its recipe and its references.
-fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> Result<(), Error> {
+fn insert(
+    db: &Tx,
+    version: &Version,
+    content: Option<&Blob>,
+    recipe: &Recipe,
+) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
     for entry in &recipe.entries {
         counts.add(version.id, &entry.name, entry.len, &[])?;
@@ -352,7 +339,7 @@ fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> 
         counts.add(version.id, name, *len, &[])?;
     }
     counts.close()?;
-    let inline = about.inline.as_ref().map(|inline| &inline.0[..]);
+    let inline = content.map(|content| &content.0[..]);
     versions::insert(db, version, inline, &recipe.pages, &recipe.parity)?;
     Counter::Version.pass(db, version.id.0 as i64)
 }

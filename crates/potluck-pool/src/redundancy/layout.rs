@@ -5,38 +5,51 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, KeyNumber, VersionId};
 use potluck_core::policy::Redundancy;
+use serde::{Deserialize, Serialize};
 
 /// A version without its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// The number of the version.
     pub id: VersionId,
     /// The size of the file in bytes of plaintext.
     pub size: u64,
     /// The bytes of the file that are in holes, which are stored nowhere.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub holes: u64,
     /// The digest of the plaintext.
     pub digest: Digest,
     /// The modification time at the source, and the permissions.
+    #[serde(flatten)]
     pub attributes: EntryAttributes,
     /// The plaintext bytes of a full chunk.
     pub chunk_size: u32,
     /// The number of copies that the version's policy asks for.
     pub copies: u32,
     /// The erasure code of the version, instead of copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
     /// The redundancy that the version is being changed to, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Redundancy>,
     /// The wall time at which the version came to have all its redundancy, in milliseconds; `None` until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe_wall_ms: Option<i64>,
     /// The number of chunks in the version's recipe, or in those of its parts.
     pub chunks: u64,
     /// The number of parts that the version is made of; 0 where its chunks are its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub parts: u64,
     /// True if the content lives in the catalog.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inline: bool,
     /// The number of the key that seals the version's own content; `None` if it has none, or is not sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyNumber>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Version {

@@ -40,10 +40,10 @@ pub(crate) fn make_dirs(
     attributes: EntryAttributes,
     now: FileTime,
 ) -> Result<DirId, Error> {
-    let missing = entries::missing_dirs(db, path)? as usize;
+    let missing = entries::missing_dirs(db, path)?;
     if missing > 0 {
         let (path, made_above) = (path.clone(), missing - 1);
-        let above = path.ancestor(path.names().len() - missing);
+        let above = path.ancestor(path.names().len() - missing as usize);
         apply::write(db, Record::Dir { path, made_above, attributes })?;
         touched(db, &above, now)?;
     }
