@@ -136,7 +136,7 @@ pub enum Record {
     File {
         /// The path of the file.
         path: PoolPath,
-        /// The version.
+        /// The version that is the file.
         #[serde(flatten)]
         version: Box<Version>,
         /// The content of the file, if the catalog itself has it.
