@@ -11,7 +11,6 @@ mod donor_table;
 mod ended_sessions;
 mod expected_donors;
 mod false_receipts;
-mod given_up_donors;
 mod inventory_progress;
 mod known_traffic;
 mod left_names;

@@ -31,7 +31,6 @@ use crate::donor_table::DonorTable;
 use crate::ended_sessions::EndedSessions;
 use crate::expected_donors::ExpectedDonors;
 use crate::false_receipts::FalseReceipts;
-use crate::given_up_donors::GivenUpDonors;
 use crate::left_names::LeftNames;
 use crate::limits::PoolLimits;
 use crate::offered::OfferedChunks;
@@ -72,7 +71,9 @@ pub struct Pool {
     pub(crate) circuit_breaker: CircuitBreaker,
     pub(crate) complaints: Complaints,
     pub(crate) false_receipts: FalseReceipts,
-    pub(crate) given_up: GivenUpDonors,
+    /// The donors whose unknown chunks an admin gave up, until they listed all they hold; each with whether it has begun
+    /// to list since.
+    pub(crate) given_up: BTreeMap<DonorId, bool>,
     pub(crate) losses: Losses,
     /// The time at which the rights of some member were last ended, by the clock that tickets are issued by, in
     /// milliseconds.
@@ -102,7 +103,7 @@ impl Pool {
             circuit_breaker: CircuitBreaker::default(),
             complaints: Complaints::default(),
             false_receipts: FalseReceipts::default(),
-            given_up: GivenUpDonors::default(),
+            given_up: BTreeMap::new(),
             losses: Losses::default(),
             rights_ended_ms: None,
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),

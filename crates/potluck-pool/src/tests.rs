@@ -602,55 +602,34 @@ fn bad_copy_reports_are_rate_limited() {
 }
 
 #[test]
-fn unknown_chunks_are_reclaimed_a_few_donors_at_a_time() {
-    let (mut pool, donors, now) = (pool(), 12, at(1.0));
-    let all: Vec<DonorId> = (1..=donors).map(DonorId).collect();
+fn unknown_chunks_are_given_up_for_one_list_of_each_donor_that_is_there() {
+    let (mut pool, now) = (pool(), at(1.0));
+    let all = [DonorId(1), DonorId(2)];
     let list = |pool: &mut Pool, donor: DonorId| {
         let incarnation = Incarnation(1);
         assert_eq!(pool.inventory_page(donor, incarnation, 0), Ok(PageDone::Next));
+        assert!(!pool.is_to_list(donor), "it does");
         pool.inventory_done(donor, incarnation);
     };
-    for donor in &all {
+    for donor in all {
         register(&mut pool, donor.0, 1, 0.0);
-        list(&mut pool, *donor);
+        list(&mut pool, donor);
     }
-    assert!(!all.iter().any(|donor| pool.is_to_list(*donor, now)), "nobody gave anything up");
+    assert!(!all.iter().any(|donor| pool.is_to_list(*donor)), "nobody gave anything up");
 
     pool.add_donor(DonorId(99), "away", None);
-    assert_eq!(pool.give_up_unknown(now), (all.clone(), vec![DonorId(99)]));
-    let mut rounds = 0;
-    loop {
-        let asked = all.iter().copied().filter(|donor| pool.is_to_list(*donor, now));
-        let asked: Vec<_> = asked.collect::<Vec<_>>();
-        if asked.is_empty() {
-            break;
-        }
-        assert!(asked.len() <= 8, "{asked:?}");
-        for donor in asked {
-            assert!(pool.is_given_up(donor));
-            list(&mut pool, donor);
-            assert!(!pool.is_given_up(donor), "it has listed all");
-        }
-        rounds += 1;
+    assert_eq!(pool.give_up_unknown(now), (all.to_vec(), vec![DonorId(99)]));
+    for donor in all {
+        assert!(pool.is_to_list(donor) && pool.is_given_up(donor));
+        list(&mut pool, donor);
+        assert!(!pool.is_given_up(donor), "it has listed all");
     }
-    assert_eq!(rounds, 2);
-
-    // A donor that does not list keeps its turn for a while, and one that lists keeps it as long as it does.
-    let ten_minutes = now + Duration::from_secs(600);
-    pool.give_up_unknown(now);
-    assert!(all[..2].iter().all(|donor| pool.is_to_list(*donor, now)));
-    let _ = pool.inventory_page(DonorId(2), Incarnation(1), 0);
-    pool.heard_page(DonorId(2), now + Duration::from_secs(300));
-    pool.heard_page(DonorId(1), now + Duration::from_secs(300));
-    assert!(!pool.is_to_list(DonorId(1), ten_minutes) && !pool.is_given_up(DonorId(1)));
-    assert!(!pool.is_to_list(DonorId(2), ten_minutes) && pool.is_given_up(DonorId(2)));
-    pool.keep_unknown();
 
     // A list that had begun before is not enough: its first pages were taken as they were.
     let _ = pool.inventory_page(DonorId(1), Incarnation(1), 0);
     pool.give_up_unknown(now);
     pool.inventory_done(DonorId(1), Incarnation(1));
-    assert!(pool.is_to_list(DonorId(1), now));
+    assert!(pool.is_to_list(DonorId(1)));
     // Another incarnation of a donor may hold other things, and so may another catalog.
     register(&mut pool, 1, 2, 2.0);
     assert!(!pool.is_given_up(DonorId(1)) && pool.is_given_up(DonorId(2)));

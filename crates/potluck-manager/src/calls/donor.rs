@@ -185,7 +185,7 @@ impl Answer<Heartbeat> for DonorCalls {
             if known {
                 reply.tasks = pool.tasks_for(donor);
                 reply.chunk_orders = pool.chunk_orders_for(donor, now);
-                reply.list = pool.is_to_list(donor, now);
+                reply.list = pool.is_to_list(donor);
             }
         }
         if self.gc_freeze.why().is_some() {
@@ -318,12 +318,7 @@ impl Answer<Inventory> for DonorCalls {
         let (incarnation, last) = (call.incarnation, call.last);
         let (owner, now) = (self.members.owner(caller.member()?.member), self.time.tick());
         let mut turn = self.inventory_turns.take(donor, owner, incarnation, now)?;
-        let page = {
-            let mut pool = self.pool.lock();
-            let page = pool.inventory_page(donor, incarnation, call.page)?;
-            pool.heard_page(donor, now);
-            page
-        };
+        let page = self.pool.lock().inventory_page(donor, incarnation, call.page)?;
         if call.page == 0 {
             *turn = None;
         }

@@ -78,7 +78,7 @@ impl Pool {
         self.expected.forget(donor);
         self.uncommitted.forget_donor(donor);
         self.chunk_orders.forget(donor);
-        self.given_up.forget(donor);
+        self.given_up.remove(&donor);
         self.false_receipts.forget(donor);
         self.forget_tasks(donor);
         self.settle_complaints(donor);
@@ -163,7 +163,7 @@ impl Pool {
         self.chunk_orders.forget(id);
         self.forget_tasks(id);
         self.uncommitted.forget_donor(id);
-        self.given_up.forget(id);
+        self.given_up.remove(&id);
         if in_turns { Enlisted::InTurns } else { Enlisted::Anew }
     }
 

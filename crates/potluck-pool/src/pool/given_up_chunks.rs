@@ -1,14 +1,15 @@
-//! Gives up chunks that donors hold and the catalog does not know, when an admin says so: the donors list these chunks
-//! in turns.
+//! Gives up chunks that donors hold and the catalog does not know, when an admin says so: the donors list these chunks.
+//!
+//! A donor's list alone never makes a chunk garbage (promise D5): an unknown chunk may be of a newer
+//! catalog. The admin's word makes it so, for the donors that are there when it is given, and for this
+//! term of the manager: after a restart another catalog may run. A chunk that these donors list from then on, and
+//! that no session has offered, becomes a chunk that no file uses, and is deleted as such.
 
 use super::Pool;
-use crate::given_up_donors::{GivenUpDonors, ListingTurn};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::Holding;
 
-/// The most donors that list at the same time: each reads its whole index, and the manager compares it.
-const AT_ONCE: usize = 8;
 /// The most chunks of one donor that the catalog takes in on an admin's word and the donor's: 4 TiB at 4 MiB a chunk,
 /// and some hundred megabytes of rows.
 const MOST_GIVEN_UP: u64 = 1 << 20;
@@ -19,38 +20,33 @@ impl Pool {
     pub fn give_up_unknown(&mut self, now: Tick) -> (Vec<DonorId>, Vec<DonorId>) {
         let ids = self.donors.iter().map(|(id, _)| id);
         let (there, absent): (Vec<_>, Vec<_>) = ids.partition(|id| self.vouches(*id, now));
-        self.given_up.0.extend(there.iter().map(|id| (*id, ListingTurn::Waits)));
+        self.given_up.extend(there.iter().map(|id| (*id, false)));
         (there, absent)
     }
 
     /// Ends the giving up of unknown chunks.
     pub fn keep_unknown(&mut self) {
-        self.given_up = GivenUpDonors::default();
+        self.given_up.clear();
     }
 
-    /// Returns whether to ask a donor, which has just been heard, to list what it holds.
-    pub fn is_to_list(&mut self, donor: DonorId, now: Tick) -> bool {
-        if self.given_up.is_over(donor, now) {
-            return false;
-        }
-        match self.given_up.0.get(&donor) {
-            Some(ListingTurn::Waits) if self.given_up.at_work(now) < AT_ONCE => {
-                self.given_up.0.insert(donor, ListingTurn::Asked(now));
-                true
-            }
-            Some(ListingTurn::Asked(_)) => true,
-            _ => false,
-        }
+    /// Returns whether to ask a donor to list what it holds.
+    pub fn is_to_list(&self, donor: DonorId) -> bool {
+        self.given_up.get(&donor) == Some(&false)
     }
 
-    /// Notes that a page of a donor's list came, so that the donor keeps its turn.
-    pub fn heard_page(&mut self, donor: DonorId, now: Tick) {
-        self.given_up.heard(donor, now);
+    /// Notes the first page of a donor's list.
+    pub(super) fn begins_list(&mut self, donor: DonorId) {
+        self.given_up.entry(donor).and_modify(|begun| *begun = true);
+    }
+
+    /// Notes the last page of a donor's list: all of it was seen if the first page was.
+    pub(super) fn ends_list(&mut self, donor: DonorId) {
+        self.given_up.retain(|id, begun| *id != donor || !*begun);
     }
 
     /// Returns whether a donor's unknown chunks were given up and it has not yet listed all of them.
     pub fn is_given_up(&self, donor: DonorId) -> bool {
-        self.given_up.0.contains_key(&donor)
+        self.given_up.contains_key(&donor)
     }
 
     /// Takes from `unknown`, the chunks that a donor listed and the catalog does not know, those that no session has

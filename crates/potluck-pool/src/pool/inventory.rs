@@ -21,7 +21,7 @@ impl Pool {
             taking.listed.clear();
             taking.next_page = 1;
             (registration.unclaimed, registration.computed) = (0, 0);
-            self.given_up.begins(donor);
+            self.begins_list(donor);
             return Ok(PageDone::Next);
         }
         let Some(taking) = registration.taking.as_mut() else {
@@ -87,7 +87,7 @@ impl Pool {
             registration.taking = None;
             registration.compared = true;
             self.expected.compared(donor);
-            self.given_up.ends(donor);
+            self.ends_list(donor);
             if let Some(donor) = self.donors.get_mut(donor) {
                 donor.record.stale = false;
             }

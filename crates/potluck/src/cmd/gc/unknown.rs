@@ -9,6 +9,10 @@ use potluck_core::ids::DonorId;
 use potluck_wire::control::{DonorStatus, PoolStatus, ReclaimUnknown, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
+use std::time::Duration;
+
+/// The time without progress after which donors that have not listed what they hold are waited for no longer.
+const STANDSTILL: Duration = Duration::from_secs(600);
 
 /// The chunks that the catalog does not know, and the donors that hold them.
 #[derive(Serialize)]
@@ -78,9 +82,15 @@ pub async fn run(args: GcUnknownArgs, client: &Pool, output: &Output) -> Result<
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
     let reclaiming = client.call(&ReclaimUnknown {}).await?;
+    let (mut before, mut moved) = (0, client.now());
     let after = loop {
         let status = client.call(&Status {}).await?;
-        if status.donors.iter().all(|donor| !donor.reclaiming) {
+        let left = status.donors.iter().map(|it| u64::from(it.reclaiming) + it.unclaimed).sum();
+        if left != before {
+            (before, moved) = (left, client.now());
+        }
+        let is_over = status.donors.iter().all(|donor| !donor.reclaiming);
+        if is_over || client.now() - moved > STANDSTILL {
             break status;
         }
         tokio::time::sleep(crate::cmd::waiting::ASK_AGAIN).await;
