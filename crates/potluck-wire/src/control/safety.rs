@@ -322,7 +322,7 @@ pub struct Away {
 }
 call!(Away => Done, "away", DonorsAndAdmins, "`potluck away` or `nodes away`");
 
-/// Trusts a donor again that was quarantined (admins). What it holds is verified by others first.
+/// Trusts a donor again that was quarantined (admins). A sample of what it holds has to prove right first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trust {
     /// The donor that is to be trusted.
