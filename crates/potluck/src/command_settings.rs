@@ -3,12 +3,11 @@
 
 use crate::args::Global;
 use crate::config_file::ConfigFile;
-use crate::keys::{Daemon, kind};
+use crate::keys::Daemon;
 use crate::systemd::SYSTEM_STATE;
 use etcetera::BaseStrategy;
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::chunk::Digest;
-use potluck_core::size::parse_size;
 use potluck_mount::WriteOptions;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
@@ -54,22 +53,23 @@ impl CommandSettings {
         })?;
         let config_dir = base.config_dir().join("potluck");
         let file = ConfigFile::load(&config_dir)?;
-        if file.mdns == Some(false) {
+        if file.is_on("mdns") == Some(false) {
             mdns::switch_off();
         }
+        let pool = || file.text("pool").map(str::to_owned);
         let state_dir = base.state_dir().unwrap_or_else(|| base.data_dir()).join("potluck");
         Ok(Self {
             config_dir,
             state_dir,
             data_dir: base.data_dir().join("potluck"),
             cache_dir: base.cache_dir().join("potluck"),
-            progress: !global.no_progress && file.progress.unwrap_or(true),
-            retry_limits: retry_limits(global, &file)?,
-            spool_max: size("spool-max", file.spool_max.as_deref())?,
+            progress: !global.no_progress && file.is_on("progress").unwrap_or(true),
+            retry_limits: retry_limits(global.retry_for.or(file.time("retry-for"))),
+            spool_max: file.size("spool-max"),
             writing: writing(&file)?,
-            cache_max: size("cache-max", file.cache_max.as_deref())?,
+            cache_max: file.size("cache-max"),
             // Shells set a variable to nothing to unset it for one command.
-            pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
+            pool: global.pool.clone().filter(|pool| !pool.is_empty()).or_else(pool),
         })
     }
 
@@ -220,46 +220,30 @@ impl CommandSettings {
     }
 }
 
-/// Returns how long commands wait. A time that the user sets holds in all cases. By default a command that cannot
+/// Returns how long commands wait. A time that the user `asked` for holds in all cases. By default a command that cannot
 /// begin gives up much sooner than one that is under way (promise A2).
-fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failure> {
-    let written = file.retry_for.as_deref().map(kind::time).transpose();
-    let written = written.map_err(|why| {
-        let what = format!("`retry-for` in the configuration: {why}");
-        Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 90s, 10m or 2h")
-    })?;
-    let asked = global.retry_for.or(written);
-    Ok(RetryLimits {
+fn retry_limits(asked: Option<Duration>) -> RetryLimits {
+    RetryLimits {
         at_first: asked.unwrap_or(Duration::from_secs(30)),
         under_way: asked.unwrap_or(Duration::from_secs(600)),
         donors: asked.unwrap_or(Duration::from_secs(600)),
-    })
-}
-
-/// Parses the size that the configuration sets `key` to, if it does.
-fn size(key: &str, written: Option<&str>) -> Result<Option<u64>, Failure> {
-    written.map(parse_size).transpose().map_err(|why| {
-        let what = format!("`{key}` in the configuration: {why}");
-        Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 20GiB")
-    })
+    }
 }
 
 /// Reads from the configuration how files that are written in order through a mount go to donors.
 fn writing(file: &ConfigFile) -> Result<WriteOptions, Failure> {
     let default = WriteOptions::default();
-    let protocol = file.write_protocol.as_deref().map(str::parse).transpose();
+    let protocol = file.text("write-protocol").map(str::parse).transpose();
     let protocol = protocol.map_err(|why: String| {
         let what = format!("`write-protocol` in the configuration: {why}");
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
             .hint("`potluck mount --help` tells what each of them does")
     })?;
-    let window = size("write-window", file.write_window.as_deref())?;
-    let temporary_size = size("temporary-size", file.temporary_size.as_deref())?;
     Ok(WriteOptions {
         protocol: protocol.unwrap_or(default.protocol),
-        window: window.unwrap_or(default.window),
-        temporary_size: temporary_size.unwrap_or(default.temporary_size),
-        write_behind: file.write_behind.unwrap_or(default.write_behind),
+        window: file.size("write-window").unwrap_or(default.window),
+        temporary_size: file.size("temporary-size").unwrap_or(default.temporary_size),
+        write_behind: file.is_on("write-behind").unwrap_or(default.write_behind),
     })
 }
 
