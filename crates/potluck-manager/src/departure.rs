@@ -9,7 +9,7 @@ mod facts;
 mod removal;
 mod writes;
 
-pub use removal::{RemovalTerms, needs};
+pub use removal::{RemovalTerms, needs, not_agreed};
 
 use crate::callers::KnownMembers;
 use crate::failure::too_few_donors;

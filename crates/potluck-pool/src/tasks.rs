@@ -1,5 +1,6 @@
 //! The tasks that donors were asked to do and have not answered: to make or compute something.
 
+use crate::redundancy::Purpose;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{Task, Work};
@@ -12,30 +13,24 @@ use std::time::Duration;
 const EXPIRES: Duration = Duration::from_secs(60);
 
 /// The tasks under way, each with its purpose.
-#[derive(Debug)]
-pub struct AskedTasks<P> {
+#[derive(Debug, Default)]
+pub struct AskedTasks {
     last: u64,
-    donors: BTreeMap<DonorId, BTreeMap<u64, OpenTask<P>>>,
+    donors: BTreeMap<DonorId, BTreeMap<u64, OpenTask>>,
 }
 
 /// A task that is not answered yet.
 #[derive(Debug)]
-pub struct OpenTask<P> {
+pub struct OpenTask {
     /// The work that the donor is asked to do.
     pub work: Work,
     /// The time at which the task was given, or a task that was given before it was last answered.
     pub since: Tick,
     /// The purpose of the task.
-    pub purpose: P,
+    pub purpose: Purpose,
 }
 
-impl<P> Default for AskedTasks<P> {
-    fn default() -> Self {
-        Self { last: 0, donors: BTreeMap::new() }
-    }
-}
-
-impl<P> AskedTasks<P> {
+impl AskedTasks {
     /// Numbers tasks after `first` from now on, so that no answer to an earlier term of the manager is taken for one
     /// to this term.
     pub fn begin_at(&mut self, first: u64) {
@@ -48,7 +43,7 @@ impl<P> AskedTasks<P> {
     }
 
     /// Gives a donor work under the next number.
-    pub fn give(&mut self, donor: DonorId, now: Tick, purpose: P, work: Work) {
+    pub fn give(&mut self, donor: DonorId, now: Tick, purpose: Purpose, work: Work) {
         self.last += 1;
         let open = OpenTask { work, since: now, purpose };
         self.donors.entry(donor).or_default().insert(self.last, open);
@@ -56,7 +51,7 @@ impl<P> AskedTasks<P> {
 
     /// Takes out a task that its donor answered. Tasks that the donor was given later have waited for this one, tasks
     /// given before have not: a donor that withholds an answer does not put it off by other answers.
-    pub fn take(&mut self, donor: DonorId, number: u64, now: Tick) -> Option<OpenTask<P>> {
+    pub fn take(&mut self, donor: DonorId, number: u64, now: Tick) -> Option<OpenTask> {
         let open = self.donors.get_mut(&donor)?;
         let answered = open.remove(&number)?;
         open.range_mut(number..).for_each(|(_, task)| task.since = now);
@@ -64,12 +59,12 @@ impl<P> AskedTasks<P> {
     }
 
     /// Forgets all tasks of a donor that will not answer them, and returns them.
-    pub fn forget(&mut self, donor: DonorId) -> Vec<OpenTask<P>> {
+    pub fn forget(&mut self, donor: DonorId) -> Vec<OpenTask> {
         self.donors.remove(&donor).unwrap_or_default().into_values().collect()
     }
 
     /// Takes out the tasks that count as lost, each with its donor.
-    pub fn expired(&mut self, now: Tick) -> Vec<(DonorId, OpenTask<P>)> {
+    pub fn expired(&mut self, now: Tick) -> Vec<(DonorId, OpenTask)> {
         let mut expired = Vec::new();
         for (donor, open) in &mut self.donors {
             let old = open.extract_if(.., |_, task| now.saturating_sub(task.since) >= EXPIRES);
@@ -84,7 +79,7 @@ impl<P> AskedTasks<P> {
     }
 
     /// Returns the tasks that a donor was asked for and has not answered.
-    pub fn of(&self, donor: DonorId) -> impl Iterator<Item = &OpenTask<P>> {
+    pub fn of(&self, donor: DonorId) -> impl Iterator<Item = &OpenTask> {
         self.donors.get(&donor).into_iter().flat_map(BTreeMap::values)
     }
 

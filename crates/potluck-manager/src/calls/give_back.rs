@@ -2,13 +2,11 @@
 
 use super::{Answer, concerned, no_donor};
 use crate::callers::CallingMember;
-use crate::departure::Departures;
-use crate::departure::{Departure, Loss};
+use crate::departure::{Departure, Departures, not_agreed};
 use crate::give_back::GiveBacks;
 use crate::handles::handles;
 use crate::shared_pool::SharedPool;
 use potluck_core::ids::DonorId;
-use potluck_core::size::count;
 use potluck_wire::control::{Departing, GiveBack, GiveBackStatus, GivingBack};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -69,18 +67,6 @@ impl Answer<Departing> for GiveBackCalls {
         let outlook = self.departures.look(&departure).await?;
         Ok(self.give_backs.planned(&departure, outlook).await?)
     }
-}
-
-/// Returns the failure for a give-back whose list of lost files changed since somebody agreed to it.
-fn not_agreed(loss: &Loss) -> Failure {
-    let shown = loss.paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    let more = if loss.files > 3 { ", …" } else { "" };
-    let what = format!(
-        "what would be lost is not what was agreed to: by now it is {}, {shown}{more}",
-        count(loss.files, "file")
-    );
-    Failure::new(ErrorKind::Conflict, code::NOT_AGREED, what)
-        .hint("look at the whole list with `-n`, and decide again")
 }
 
 impl Answer<GiveBackStatus> for GiveBackCalls {

@@ -64,14 +64,7 @@ impl RemovalTerms {
         let conflict = |code, what: String| Failure::new(ErrorKind::Conflict, code, what);
         match self.agreed {
             Some(agreed) if agreed == loss.digest() => return Ok(()),
-            Some(_) if loss.files > 0 => {
-                let what = format!(
-                    "what would be lost is not what was agreed to: by now {}",
-                    only_at(name, loss.files, &loss.paths)
-                );
-                return Err(conflict(code::NOT_AGREED, what)
-                    .hint("look at the list again (`-n`), and decide anew"));
-            }
+            Some(_) if loss.files > 0 => return Err(not_agreed(loss)),
             _ => {}
         }
         let needs = needs(loss, less_safe, may_go);
@@ -112,6 +105,15 @@ pub fn needs(loss: &Loss, less_safe: &LessSafe, may_go: &MayGo) -> RemovalNeeds 
         (0, _) => RemovalNeeds::Now,
         _ => RemovalNeeds::Force,
     }
+}
+
+/// Makes the failure for a list of lost files that changed since somebody agreed to it.
+pub fn not_agreed(loss: &Loss) -> Failure {
+    let (files, paths) = (count(loss.files, "file"), shown(loss.files, &loss.paths));
+    let what =
+        format!("what would be lost is not what was agreed to: by now it is {files}, {paths}");
+    Failure::new(ErrorKind::Conflict, code::NOT_AGREED, what)
+        .hint("look at the whole list with `-n`, and decide again")
 }
 
 fn only_at(name: &str, files: u64, paths: &[String]) -> String {

@@ -71,7 +71,7 @@ pub struct Repairs {
     pub(super) more: bool,
     /// The reason of an admin's pause, while there is one.
     pub paused: Option<String>,
-    pub tasks: AskedTasks<Purpose>,
+    pub tasks: AskedTasks,
     pub(super) under_way: BTreeSet<ChunkName>,
     /// The donors that make chunks of each unit, once for each chunk.
     pub(super) makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
