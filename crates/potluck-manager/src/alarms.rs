@@ -322,7 +322,7 @@ fn port(donor: &DonorStatus) -> u16 {
 }
 
 /// Makes the alarms for repair that is paused or stuck, and for a change of policy that is stuck.
-fn repair_rests(repair: &RepairState) -> impl Iterator<Item = Alarm> {
+pub fn repair_rests(repair: &RepairState) -> impl Iterator<Item = Alarm> {
     let paused = repair.paused.as_ref().map(|why| {
         let advice = "`potluck repair resume` when that is as it should be";
         Alarm::new(Kind::RepairPaused, format!("repair rests: {why}"), advice)
@@ -333,8 +333,11 @@ fn repair_rests(repair: &RepairState) -> impl Iterator<Item = Alarm> {
         Alarm::new(Kind::RepairStuck, what, "`potluck fsck` lists the files")
     });
     let changing = (repair.changing_stuck > 0).then(|| {
-        let why = repair.changing_stuck_why.as_deref().unwrap_or("no donor can take them");
-        let what = format!("a change of policy is stuck: {why}. Its files keep what they have");
+        let why = repair.changing_stuck_why.as_deref().unwrap_or("nowhere to put it");
+        let what = format!(
+            "a change of policy is stuck, with {} to go: {why}; every file is as safe as it was",
+            count(repair.changing, "file")
+        );
         let advice =
             "lend more with `potluck lend`, or set the policy back with `potluck policy set`";
         Alarm::new(Kind::PolicyStuck, what, advice)

@@ -187,15 +187,9 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         )
         .map(of_files);
     }
-    if repair.changing_stuck > 0 {
-        let why = repair.changing_stuck_why.as_deref().unwrap_or("nowhere to put it");
-        let what = format!(
-            "a change of policy is stuck, with {} to go: {why}; every file is as safe as it was",
-            count(repair.changing, "file")
-        );
-        let advice =
-            "lend more with `potluck lend`, or set the policy back with `potluck policy set`";
-        return verdict(what, advice);
+    let stuck = status.alarms.iter().find(|alarm| alarm.kind == AlarmKind::PolicyStuck);
+    if let Some(stuck) = stuck {
+        return verdict(stuck.what.clone(), &stuck.advice);
     }
     if let Some(metadata) = status.metadata.as_ref().filter(|at| at.unreadable + at.incomplete > 0)
     {
@@ -299,6 +293,7 @@ fn absent(status: &PoolStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alarms::repair_rests;
     use potluck_core::ids::DonorId;
     use potluck_wire::control::Alarm;
     use std::collections::BTreeSet;
@@ -452,6 +447,7 @@ mod tests {
             changing_stuck_why: why,
             ..RepairState::default()
         };
+        status.alarms.extend(repair_rests(&status.repair));
         let verdict = judged(&status);
         assert!(!verdict.reason.contains("less safe"), "{verdict:?}");
         assert!(verdict.reason.contains("change of policy is stuck, with 3 files"), "{verdict:?}");
