@@ -17,7 +17,8 @@ const LONG_US: f64 = 1e6;
 const MEMORY: Duration = Duration::from_mins(10);
 /// The time after which a member that measured nothing more has no say.
 const SILENT: Duration = Duration::from_hours(24);
-/// The most members that have a say on one donor; of more, those heard last.
+/// The most members that have a say on one donor. Another takes the place only of one that was not heard for [`MEMORY`],
+/// so that many identities of one liar do not push out those that measure.
 const MOST_MEMBERS: usize = 15;
 /// The time for which the best second of a donor's own word holds.
 const PEAK: Duration = Duration::from_hours(1);
@@ -52,9 +53,9 @@ impl DonorRate {
         }
         if !self.words.contains_key(&member) && self.words.len() >= MOST_MEMBERS {
             let stalest = self.words.iter().min_by_key(|(_, word)| word.heard);
-            if let Some(member) = stalest.map(|(member, _)| *member) {
-                self.words.remove(&member);
-            }
+            let stalest = stalest.filter(|(_, word)| now.saturating_sub(word.heard) >= MEMORY);
+            let Some(stalest) = stalest.map(|(member, _)| *member) else { return };
+            self.words.remove(&stalest);
         }
         let none = Word { bytes: 0.0, busy_us: 0.0, heard: now };
         let word = self.words.entry(member).or_insert(none);
@@ -79,12 +80,8 @@ impl DonorRate {
 
     /// Returns the bytes a second that the pool expects of the donor; `None` where nobody measured enough.
     pub fn rate(&self, now: Tick) -> Option<f64> {
-        let counts = |word: &&Word| {
-            let enough = word.bytes >= LEAST_BYTES as f64 || word.busy_us >= LONG_US;
-            enough && now.saturating_sub(word.heard) < SILENT
-        };
-        let heard = self.words.values().filter(counts);
-        let mut rates: Vec<f64> = heard.map(|word| word.bytes / word.busy_us * 1e6).collect();
+        let words = self.words_that_count(now);
+        let mut rates: Vec<f64> = words.map(|word| word.bytes / word.busy_us * 1e6).collect();
         rates.sort_by(f64::total_cmp);
         let lower_median = rates.get(rates.len().saturating_sub(1) / 2)?;
         let own = self.peaks[0].max(self.peaks[1]) * SLACK;
@@ -92,8 +89,15 @@ impl DonorRate {
     }
 
     /// Returns the number of members whose word counts.
-    pub fn members(&self) -> usize {
-        self.words.len()
+    pub fn members(&self, now: Tick) -> usize {
+        self.words_that_count(now).count()
+    }
+
+    fn words_that_count(&self, now: Tick) -> impl Iterator<Item = &Word> {
+        self.words.values().filter(move |word| {
+            let enough = word.bytes >= LEAST_BYTES as f64 || word.busy_us >= LONG_US;
+            enough && now.saturating_sub(word.heard) < SILENT
+        })
     }
 }
 
@@ -133,12 +137,16 @@ mod tests {
         let short = Traffic { bytes: 64 << 10, busy_us: 10_000, ..Traffic::default() };
         rate.measured(MemberId(1), short, Tick::ZERO);
         assert_eq!(rate.rate(Tick::ZERO), None);
-        for member in 0..100 {
+        for member in 2..100 {
             rate.measured(MemberId(member), traffic(8 << 20), Tick::from_secs(member.into()));
         }
-        assert_eq!(rate.members(), MOST_MEMBERS);
-        assert!(rate.rate(Tick::from_secs(100)).is_some());
-        assert_eq!(rate.rate(Tick::from_secs(100) + SILENT), None);
+        let now = Tick::from_secs(100);
+        assert_eq!((rate.words.len(), rate.members(now)), (MOST_MEMBERS, MOST_MEMBERS - 1));
+        assert!(rate.words.contains_key(&MemberId(2)), "nobody pushes out who measures");
+        rate.measured(MemberId(100), traffic(8 << 20), now + MEMORY);
+        assert!(rate.words.contains_key(&MemberId(100)), "who was silent gives way");
+        assert!(rate.rate(now).is_some());
+        assert_eq!(rate.rate(now + MEMORY + SILENT), None);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use crate::clock::UnixMillis;
 use crate::traffic::{BothWays, Traffic};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// An hour and a day, in milliseconds.
@@ -13,20 +12,19 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 const HOURS: usize = 24;
 const DAYS: usize = 30;
 
-/// What happened in one hour or day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Period {
+/// The traffic and the time heard of one hour or day.
+#[derive(Debug, Clone, Copy, Default)]
+struct Period {
     /// The number of the hour or day since 1970.
-    pub number: i64,
+    number: i64,
     /// The donor's traffic with clients.
-    pub traffic: BothWays<Traffic>,
+    traffic: BothWays<Traffic>,
     /// The seconds for which the donor was heard.
-    pub heard_s: u32,
+    heard_s: u32,
 }
 
 /// The hours of a day and the days of a month, the latest last.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default)]
 pub struct TrafficHistory {
     /// The time at which the history begins, in milliseconds since 1970; 0 before the first note.
     since: UnixMillis,

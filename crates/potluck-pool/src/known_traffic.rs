@@ -65,7 +65,7 @@ impl KnownTraffic {
         let (day, month) = (self.history.last_day(), self.history.last_month());
         DonorRates {
             rates: self.rates(now),
-            members: self.rates.map(|rate| rate.members() as u32),
+            members: self.rates.map(|rate| rate.members(now) as u32),
             last_day: day.traffic,
             last_month: month.traffic,
             heard: month.heard,

@@ -7,6 +7,7 @@ mod failure_domains;
 mod graces;
 mod session_bytes;
 mod snapshots;
+mod traffic;
 
 use super::{Enlisted, Giving, NewSession, NoSession, PageDone, Pool, PoolLimits};
 use crate::{InUseAgain, TooManyOffered};
