@@ -51,7 +51,8 @@ pub struct PlacementRequest {
 /// A run of chunks dealt in turn to a set of donors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// The donors of the section, in the order of dealing; one that is faster than others stands in it more often.
+    /// The donors of the section, in the order of dealing. One that is faster than others stands in it more often, but
+    /// not in a section that has fewer donors than copies.
     pub donors: Vec<DonorId>,
     /// The number of chunks that the section takes.
     pub chunks: u64,
@@ -115,7 +116,7 @@ pub fn plan(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan
     let donors: BTreeSet<DonorId> = candidates.iter().map(|candidate| candidate.donor).collect();
     let placed = copies.min(request.least.max(donors.len() as u32));
     let mut fit =
-        Fit::new(candidates, &PlacementRequest { copies: placed, chunk_size, ..*request });
+        Fit::new(candidates, &PlacementRequest { copies, chunk_size, ..*request }, placed);
     fit.check()?;
     let mut sections = Vec::new();
     let mut bytes_left = request.bytes;

@@ -40,6 +40,8 @@ pub(super) struct Fit {
     rooms: Vec<Room>,
     donors: usize,
     copies: usize,
+    /// True if slots have fewer copies than were asked for. The plan tells of that by sections of so few turns.
+    short: bool,
     width: usize,
     /// The number of chunks that are not placed yet.
     left: u64,
@@ -59,7 +61,8 @@ pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -
 }
 
 impl Fit {
-    pub(super) fn new(candidates: &[Candidate], request: &PlacementRequest) -> Self {
+    /// Makes a placement of `copies` of each chunk, which are those of the request or fewer.
+    pub(super) fn new(candidates: &[Candidate], request: &PlacementRequest, copies: u32) -> Self {
         let chunk = u64::from(request.chunk_size);
         let unit = if request.bytes == 0 { chunk } else { chunk.min(request.bytes) };
         let mut sorted: Vec<&Candidate> = candidates.iter().collect();
@@ -79,8 +82,9 @@ impl Fit {
         Self {
             rooms,
             donors: sorted.len(),
-            copies: request.copies as usize,
-            width: request.width.max(request.copies) as usize,
+            copies: copies as usize,
+            short: copies < request.copies,
+            width: request.width.max(copies) as usize,
             left: request.bytes.div_ceil(chunk),
             unit,
         }
@@ -110,7 +114,9 @@ impl Fit {
         let most = self.most_in_all();
         self.rank(most);
         let (stripe, chunks) = self.stripe(most);
-        let stripe = self.by_rates(&stripe, chunks, most).unwrap_or(stripe);
+        // Where there is plenty of room, only the file itself has to fit.
+        let all = if self.left < most / SCARCE { self.left } else { most };
+        let stripe = self.by_rates(&stripe, chunks, all).unwrap_or(stripe);
         let donors = stripe.iter().map(|room| self.rooms[*room].donor).collect();
         for (room, dealt) in self.dealt(&stripe, chunks) {
             self.rooms[room].chunks -= dealt;
@@ -186,9 +192,10 @@ impl Fit {
 
     /// Returns the stripe with each donor in it as often as its rate says, so that all of them end at the same time:
     /// s_i = B_i·S/A (docs/papers.md, FreeLoader). Each stands in it once at least, so the stripe is as wide as it was.
-    /// `None` where the rates say nothing, or where copies would be less apart, or the donors lack the room.
-    fn by_rates(&self, stripe: &[usize], chunks: u64, most: u64) -> Option<Vec<usize>> {
-        let rates = self.rates(stripe)?;
+    /// `None` where the rates say nothing, or where copies would be less apart, or the donors lack the room, the rest of
+    /// `all` chunks included.
+    fn by_rates(&self, stripe: &[usize], chunks: u64, all: u64) -> Option<Vec<usize>> {
+        let rates = self.rates(stripe).filter(|_| !self.short)?;
         let turns = MOST_TURNS.max(2 * stripe.len());
         let mut taken = vec![1_usize; stripe.len()];
         for _ in stripe.len()..turns {
@@ -199,7 +206,7 @@ impl Fit {
         }
         let weighted = self.in_order_of_finish(stripe, &taken);
         let as_apart = self.least_domains(&weighted) >= self.least_domains(stripe);
-        (as_apart && self.has_distinct_slots(&weighted) && self.fits(&weighted, chunks, most))
+        (as_apart && self.has_distinct_slots(&weighted) && self.fits(&weighted, chunks, all))
             .then_some(weighted)
     }
 

@@ -145,6 +145,21 @@ proptest! {
     }
 
     #[test]
+    fn every_slot_has_distinct_donors_and_a_short_plan_says_so(
+        pool in pool(), request in asked(), fewer in 0..3_u32,
+    ) {
+        let request = PlacementRequest { least: request.copies.saturating_sub(fewer).max(1), ..request };
+        let Ok(plan) = plan(&pool, &request) else { return Ok(()) };
+        let copies = request.copies.max(1) as usize;
+        let slot = |chunk| plan.slot(chunk).expect("a planned chunk");
+        for chunk in 0..plan.chunks().min(300) {
+            let distinct: BTreeSet<DonorId> = slot(chunk).into_iter().collect();
+            prop_assert_eq!(distinct.len(), slot(chunk).len());
+            prop_assert!(distinct.len() == copies || plan.is_short());
+        }
+    }
+
+    #[test]
     fn a_file_as_large_as_the_room_finds_its_place(pool in pool(), request in asked()) {
         let bytes = room(&pool, &request);
         let fits = plan(&pool, &PlacementRequest { bytes, ..request });
@@ -361,4 +376,16 @@ fn shares_follow_rates_also_in_files_of_few_chunks_and_every_donor_stays_in_the_
         4,
         "measurements that differ by little are no reason"
     );
+}
+
+#[test]
+fn a_plan_for_more_copies_than_donors_says_so_whatever_their_rates() {
+    let rated = |id, rate| Candidate { rate: Some(rate), ..candidate(id, 1 << 40) };
+    let ask = PlacementRequest { least: 1, ..request(100 * MIB, MIB as u32, 4, 3) };
+    let plan = plan(&[rated(1, 10e6), rated(2, 90e6)], &ask).expect("room");
+    assert!(plan.is_short(), "{plan:?}");
+    for chunk in 0..100 {
+        let donors: BTreeSet<DonorId> = plan.slot(chunk).expect("planned").into_iter().collect();
+        assert_eq!(donors, BTreeSet::from([1, 2].map(DonorId)));
+    }
 }
