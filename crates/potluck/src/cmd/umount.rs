@@ -9,9 +9,15 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long the command waits for the end of the daemon before it tells the user so.
 const SILENT: Duration = Duration::from_secs(2);
+/// How long a mount that is busy is tried again: a program that is just ending, or between fork and exec, has files
+/// open for a moment, and the kernel tells nobody when that is over.
+const BUSY: Duration = Duration::from_secs(1);
+/// The pause between two tries.
+const AGAIN: Duration = Duration::from_millis(50);
 /// What the command says when it waits.
 const WAITS: &str = "waiting until what was closed is in the pool; programs in other mount namespaces may have 20 \
     seconds to close what they write";
@@ -37,7 +43,15 @@ pub async fn run(
     let record = FoundRecord::find(&settings.spool_dir(), &dir).map_err(failed)?;
     let was_mounted = potluck_mount::is_mounted(&dir).map_err(failed)?;
     if was_mounted {
-        end_mount(&dir, record.as_ref()).map_err(failed)?;
+        let began = Instant::now();
+        loop {
+            match end_mount(&dir, record.as_ref()) {
+                Err(why) if why.kind() == io::ErrorKind::ResourceBusy && began.elapsed() < BUSY => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                ended => break ended.map_err(failed)?,
+            }
+        }
         if let Some(record) = &record {
             record.tell_unmounted().map_err(failed)?;
         }
