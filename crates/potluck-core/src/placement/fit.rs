@@ -114,9 +114,11 @@ impl Fit {
         let most = self.most_in_all();
         self.rank(most);
         let (stripe, chunks) = self.stripe(most);
-        // Where there is plenty of room, only the file itself has to fit.
+        // Where there is plenty of room, only the file itself has to fit. One that overflows its stripe is dealt evenly, or
+        // it would leave crumbs of room that each cost a section.
         let all = if self.left < most / SCARCE { self.left } else { most };
-        let stripe = self.by_rates(&stripe, chunks, all).unwrap_or(stripe);
+        let weighted = (chunks == self.left).then(|| self.by_rates(&stripe, all)).flatten();
+        let stripe = weighted.unwrap_or(stripe);
         let donors = stripe.iter().map(|room| self.rooms[*room].donor).collect();
         for (room, dealt) in self.dealt(&stripe, chunks) {
             self.rooms[room].chunks -= dealt;
@@ -194,7 +196,7 @@ impl Fit {
     /// s_i = B_i·S/A (docs/papers.md, FreeLoader). Each stands in it once at least, so the stripe is as wide as it was.
     /// `None` where the rates say nothing, or where copies would be less apart, or the donors lack the room, the rest of
     /// `all` chunks included.
-    fn by_rates(&self, stripe: &[usize], chunks: u64, all: u64) -> Option<Vec<usize>> {
+    fn by_rates(&self, stripe: &[usize], all: u64) -> Option<Vec<usize>> {
         let rates = self.rates(stripe).filter(|_| !self.short)?;
         let turns = MOST_TURNS.max(2 * stripe.len());
         let mut taken = vec![1_usize; stripe.len()];
@@ -206,7 +208,7 @@ impl Fit {
         }
         let weighted = self.in_order_of_finish(stripe, &taken);
         let as_apart = self.least_domains(&weighted) >= self.least_domains(stripe);
-        (as_apart && self.has_distinct_slots(&weighted) && self.fits(&weighted, chunks, all))
+        (as_apart && self.has_distinct_slots(&weighted) && self.fits(&weighted, self.left, all))
             .then_some(weighted)
     }
 
