@@ -198,7 +198,7 @@ impl Bench<'_> {
 
     fn small_files(&mut self) -> Result<()> {
         let at = self.product.dir.with_file_name("written-behind");
-        let behind = Mounted::pool(self.pool, SPACE, at, &["--write-behind"])?;
+        let behind = Mounted::pool(self.pool, SPACE, at, &["--close", "memory"])?;
         let (floor, product) = (self.floor.dir.clone(), self.product.dir.join("small"));
         let written_behind = behind.dir.join("small-behind");
         fs::create_dir(&product)?;
@@ -206,7 +206,7 @@ impl Bench<'_> {
         for (what, dir, limit) in [
             ("pass-through", &floor, Limit::None),
             ("mount", &product, Limit::AtLeast(CREATES)),
-            ("mount with write-behind", &written_behind, Limit::AtLeast(CREATES)),
+            ("mount with --close memory", &written_behind, Limit::AtLeast(CREATES)),
         ] {
             for programs in [1, AT_ONCE] {
                 let rate = created(dir, programs)?;

@@ -1,8 +1,12 @@
 //! Drafts: files that are being written, until they are published whole.
 
+mod closing;
 mod publishing;
 mod reading;
 
+pub use closing::may_try_again;
+
+use crate::closed_files::KeptFile;
 use crate::edit::Edit;
 use crate::errno::errno;
 use crate::joint_content::JointContent;
@@ -11,6 +15,7 @@ use crate::record::DraftNote;
 use crate::small_files::{SmallFile, SmallFiles};
 use crate::spool::Spool;
 use crate::stream::FileStream;
+use crate::write_behind::FileBehind;
 use crate::write_limits::WriteLimits;
 use crate::write_rates::{AllCopies, WrittenFiles};
 use potluck_client::{Attributes, File, PendingReport, Pool, PutOptions, VisibleFile};
@@ -65,6 +70,16 @@ pub struct Draft {
     failure_noted: bool,
     /// True while a program waits until no power cut undoes what is published.
     is_synced: bool,
+    /// The draft's place among the files that are published behind their close(), from close() on until then.
+    behind: Option<Behind>,
+}
+
+/// The place of a draft among the files that are published behind their close().
+struct Behind {
+    /// The turn of the draft.
+    file: FileBehind,
+    /// The file on this machine by which the draft outlives the mount; `None` if it does not.
+    kept: Option<KeptFile>,
 }
 
 /// The change of the pool that publishing a draft made.
@@ -209,6 +224,7 @@ impl Draft {
             has_new_attributes,
             failure_noted,
             is_synced: false,
+            behind: None,
         }
     }
 
@@ -257,6 +273,9 @@ impl Draft {
 
     /// Notes in the mount's record that the draft could not be published at `path`, unless the record says so already.
     pub fn failed(&mut self, path: &PoolPath, why: Errno) {
+        if self.outlives_mount() && may_try_again(why) {
+            return self.note.kept(path);
+        }
         match self.failure_noted {
             true => self.note.is_over(),
             false => self.note.failed(path, why.to_string()),

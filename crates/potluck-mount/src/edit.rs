@@ -204,6 +204,11 @@ impl Edit {
         Ok(())
     }
 
+    /// Returns the spool file, if all of the file is in it.
+    pub fn all_in_spool(&mut self) -> Option<&mut SpoolFile> {
+        (self.base.is_none() && self.session.is_none()).then_some(&mut self.changed)
+    }
+
     /// Returns whether a write session has the base.
     pub fn has_session(&self) -> bool {
         self.session.is_some()

@@ -6,6 +6,7 @@ mod checkpoints;
 mod closing;
 mod empty_files;
 mod extended_attributes;
+mod left_files;
 mod links;
 mod locking;
 mod names;
@@ -27,6 +28,7 @@ pub use attributes::{AttributeChange, NewEntry, OwnerChange};
 pub use checkpoints::CheckpointRequest;
 pub use extended_attributes::PoolAttribute;
 
+use crate::closed_files::ClosedFiles;
 use crate::coherent_metadata::CoherentMetadata;
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
@@ -122,6 +124,7 @@ pub struct FileSystem {
     staged_handles: Arc<Mutex<StagedHandles>>,
     capacities: Mutex<KnownCapacities>,
     locks: Arc<MountLocks>,
+    closed_files: ClosedFiles,
     /// True if this mount made changes that a power cut of the manager may undo for a moment, since it synced all.
     has_unsynced: AtomicBool,
     /// True once requests are served no more.
@@ -140,6 +143,7 @@ impl FileSystem {
         limits: WriteLimits,
         record: Arc<MountRecord>,
     ) -> Self {
+        let closed_files = ClosedFiles::new(spool.dir());
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
         let (retries, checkpoints, staged_handles, capacities) = Default::default();
@@ -162,6 +166,7 @@ impl FileSystem {
             staged_handles,
             capacities,
             locks,
+            closed_files,
             has_unsynced: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             forgetting,
@@ -412,7 +417,8 @@ impl FileSystem {
         }
         if let Some(draft) = self.changed_draft(inode) {
             let changed = draft.lock().await; // it may be being published
-            if changed.is_changed() && self.handles().is_file_written(inode) {
+            let is_read_by_draft = self.handles().is_file_written(inode) || changed.is_behind();
+            if changed.is_changed() && is_read_by_draft {
                 let handle = Handle::ReadingDraft(draft);
                 return Ok(self.handles().add(inode, handle, opener));
             }
@@ -512,6 +518,10 @@ impl FileSystem {
         let path = self.inodes().last_path(opened.inode);
         let offset = (!mode.appends).then_some(offset);
         let mut draft = draft.lock().await;
+        if draft.is_behind() {
+            // What was closed is published as it was then. The mount's record has what fails.
+            let _ = self.publish_in_turn(&mut draft, opened.inode).await;
+        }
         draft.claim(opened.opener, offset, bytes.len())?;
         let path = path?;
         let was_changed = draft.is_changed();

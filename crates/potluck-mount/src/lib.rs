@@ -8,6 +8,7 @@
 #![recursion_limit = "256"]
 
 mod attaching;
+mod closed_files;
 mod coherent_metadata;
 mod draft;
 mod edit;
@@ -44,6 +45,7 @@ mod write_limits;
 mod write_rates;
 
 pub use attaching::{AttachError, detach_dead, is_mounted, mount_point, unmount};
+pub use closed_files::{ClosedFile, ClosedFiles};
 pub use mounting::{MountOptions, Mounted, mount};
 pub use record::{FoundRecord, RecordedMount, Unpublished, UnpublishedState, mount_name};
-pub use write_limits::{WriteOptions, WriteProtocol};
+pub use write_limits::{CloseLevel, WriteOptions, WriteProtocol};

@@ -130,6 +130,7 @@ fn serve_kernel(
     let files = Arc::new(FileSystem::new(pool, root.clone(), spool, limits, Arc::clone(record)));
     env::spawn(CoherentMetadata::follow(Arc::downgrade(files.metadata())));
     env::spawn(FileSystem::give_locks_back(Arc::downgrade(&files)));
+    env::spawn(FileSystem::publish_left(Arc::downgrade(&files)));
     let MountOptions { read_only, allow_other, no_exec, .. } = *options;
     let source = root.to_string();
     let device = attach(dir, &Attachment { source, read_only, allow_other, no_exec })?;

@@ -76,6 +76,8 @@ pub enum UnpublishedState {
     Open,
     /// The file was being published when the mount ended: the pool has the new version or the old one.
     Publishing,
+    /// The file was closed and is on this machine alone. The next mount of the pool publishes it.
+    Kept,
     /// The file was closed and could not be published.
     Failed {
         /// The error in words.
@@ -95,6 +97,7 @@ struct RecordLine {
 #[derive(Debug)]
 pub struct MountRecord {
     place: PathBuf,
+    pool: Digest,
     state: Mutex<RecordState>,
 }
 
@@ -156,11 +159,16 @@ impl MountRecord {
             has_failed: false,
         };
         state.write_anew()?;
-        Ok(Arc::new(Self { place, state: Mutex::new(state) }))
+        Ok(Arc::new(Self { place, pool: mount.pool, state: Mutex::new(state) }))
     }
 
     fn state(&self) -> MutexGuard<'_, RecordState> {
         self.state.lock().expect("no holder panics")
+    }
+
+    /// Returns the pool that is mounted, by the fingerprint of its certificate authority.
+    pub fn pool(&self) -> Digest {
+        self.pool
     }
 
     /// Returns whether somebody has unmounted the directory, and waits for the end of this process.
@@ -263,6 +271,11 @@ impl DraftNote {
     /// Notes that the file is being published.
     pub fn publishing(&mut self, path: &PoolPath) {
         self.say(path, UnpublishedState::Publishing);
+    }
+
+    /// Notes that the file was closed, and is on this machine alone.
+    pub fn kept(&mut self, path: &PoolPath) {
+        self.say(path, UnpublishedState::Kept);
     }
 
     /// Notes that the file could not be published. The note outlasts the draft, until a file at its path is published

@@ -23,6 +23,8 @@ pub struct DraftFacts {
     pub is_changed: bool,
     /// True if others that have the file open in this mount can read it by the draft ([`Draft::is_common`]).
     pub is_common: bool,
+    /// True if a program has closed the draft, and it is to be published in its turn ([`Draft::is_behind`]).
+    pub is_behind: bool,
 }
 
 impl DraftFacts {
@@ -30,7 +32,8 @@ impl DraftFacts {
         let (size, holes, attributes) = (draft.size(), draft.holes(), draft.attributes());
         let (version, is_changed, is_common) =
             (draft.version(), draft.is_changed(), draft.is_common());
-        Self { size, holes, attributes, version, is_changed, is_common }
+        let is_behind = draft.is_behind();
+        Self { size, holes, attributes, version, is_changed, is_common, is_behind }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::write_behind::Turn;
 use potluck_client::{Attributes, Pool, PutOptions, Session, VisibleFile};
 use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::AckLevel;
 use potluck_wire::control::Condition;
 use potluck_wire::env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -18,6 +19,8 @@ use tokio::sync::oneshot;
 const MOST: u64 = 256 << 10;
 /// The time for which files begin in one session, which keeps the policy that its directory had when it was opened.
 const BEGINS_FILES_FOR: Duration = Duration::from_secs(1);
+/// The time that a program which closes a file waits for the policy of its directory.
+const POLICY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most sessions in which files may begin at a time. The pool keeps room free for each, so a program that goes
 /// through many directories must not open more.
 const SESSIONS: usize = 8;
@@ -79,6 +82,14 @@ impl SmallFiles {
         };
         let is_stored_when_visible = !session.policy().mirror.is_async();
         Ok(is_stored_when_visible.then_some(session))
+    }
+
+    /// Returns whether what is stored at `path` must be safe from power cuts: the ack level there is `disk`, or it is not
+    /// known in a second.
+    pub async fn is_synced(self: &Arc<Self>, path: &PoolPath) -> bool {
+        let policy = async { Some(self.session(path).await.ok()??.policy().ack) };
+        let ack = tokio::time::timeout(POLICY_TIMEOUT, policy).await.ok().flatten();
+        ack != Some(AckLevel::Memory)
     }
 
     async fn open_session(self: &Arc<Self>, dir: PoolPath) -> Result<Arc<Session>, Failure> {

@@ -5,12 +5,14 @@
 
 use potluck_wire::private_dir;
 use rangemap::RangeSet;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,10 +64,21 @@ impl Spool {
         );
     }
 
-    /// Makes a new file without a name.
+    /// Makes a new file without a name, which may be given one later where the file system can do that.
     fn nameless(&self) -> io::Result<File> {
         private_dir::make(&self.dir)?;
-        tempfile::tempfile_in(&self.dir)
+        let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from(0o600));
+        match rustix::fs::open(&self.dir, flags, mode) {
+            Ok(file) => Ok(file.into()),
+            // A file that is made and removed at once has lost its name for good.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => tempfile::tempfile_in(&self.dir),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Returns the directory of the spool.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn give_back(&self, bytes: u64) {
@@ -166,6 +179,24 @@ impl SpoolFile {
         Ok(bytes)
     }
 
+    /// Returns a handle of the file, which shares its lock.
+    pub fn handle(&mut self) -> io::Result<File> {
+        self.made()?.try_clone()
+    }
+
+    /// Gives the file the name `path`, by which it outlives this process. With `synced` what was written is safe from
+    /// power cuts, too; the directory is not synced.
+    ///
+    /// Errors: that the file system cannot name a file that was made without a name, or that it failed.
+    pub fn link(&mut self, path: &Path, synced: bool) -> io::Result<()> {
+        let file = self.made()?;
+        if synced {
+            file.sync_data()?;
+        }
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(rustix::fs::linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
     /// Returns the parts of a range that were written, in order.
     pub fn written(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let (start, end) = (range.start, range.end);
@@ -213,8 +244,12 @@ impl SpoolFile {
     }
 
     fn file(&mut self) -> Result<&File, Errno> {
+        self.made().map_err(|why| local(&why))
+    }
+
+    fn made(&mut self) -> io::Result<&File> {
         if self.file.is_none() {
-            self.file = Some(self.spool.nameless().map_err(|why| local(&why))?);
+            self.file = Some(self.spool.nameless()?);
         }
         Ok(self.file.as_ref().expect("just made"))
     }

@@ -1,4 +1,4 @@
-//! Write-behind: small files that are published after close() has returned, in the order in which they were closed.
+//! Write-behind: files that are published after close() has returned, in the order in which they were closed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ const PERMIT: usize = 128 << 10;
 /// The most permits, so that 16 MiB of at most 128 files wait to be published. Further close() calls wait.
 const PERMITS: usize = 128;
 
-/// The small files of a mount that programs have closed, and that are not published yet. Those of one write session are
+/// The files of a mount that programs have closed, and that are not published yet. Those of one write session are
 /// published by it in order; a file of another session waits until the files before it are published.
 #[derive(Debug)]
 pub struct WriteBehind {
@@ -21,8 +21,9 @@ pub struct WriteBehind {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The sessions of the files, by the files' numbers, which follow the order in which they were closed.
-    files: BTreeMap<u64, usize>,
+    /// The sessions of the files, by the files' numbers, which follow the order in which they were closed; `None` for a
+    /// file whose close() did not wait for its turn.
+    files: BTreeMap<u64, Option<usize>>,
     /// The last number that was given to a file.
     last: u64,
 }
@@ -44,16 +45,27 @@ impl WriteBehind {
     pub async fn add(self: &Arc<Self>, session: usize, bytes: usize) -> FileBehind {
         let permits = bytes.div_ceil(PERMIT).clamp(1, PERMITS) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(permits).await.expect("never closed");
-        let number = {
-            let mut state = self.state();
-            state.last += 1;
-            let number = state.last;
-            state.files.insert(number, session);
-            number
-        };
-        let file = FileBehind { behind: Arc::clone(self), number, _room: room };
-        self.wait_for(|files| files.range(..number).all(|(_, of)| *of == session)).await;
+        let file = self.append(Some(session), Some(room));
+        let number = file.number;
+        self.wait_for(|files| files.range(..number).all(|(_, of)| *of == Some(session))).await;
         file
+    }
+
+    /// Adds a file, which is published in its turn, until the result is dropped. Its bytes are where others are counted.
+    pub fn add_last(self: &Arc<Self>) -> FileBehind {
+        self.append(None, None)
+    }
+
+    fn append(
+        self: &Arc<Self>,
+        session: Option<usize>,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> FileBehind {
+        let mut state = self.state();
+        state.last += 1;
+        let number = state.last;
+        state.files.insert(number, session);
+        FileBehind { behind: Arc::clone(self), number, _room: room }
     }
 
     /// Waits until all files that are there now are published, or have failed to be.
@@ -62,7 +74,7 @@ impl WriteBehind {
         self.wait_for(|files| files.range(..=last).next().is_none()).await;
     }
 
-    async fn wait_for(&self, holds: impl Fn(&BTreeMap<u64, usize>) -> bool) {
+    async fn wait_for(&self, holds: impl Fn(&BTreeMap<u64, Option<usize>>) -> bool) {
         let mut ended = self.ended.subscribe();
         while !holds(&self.state().files) {
             let _ = ended.changed().await; // the sender is there for as long as this is borrowed
@@ -74,7 +86,7 @@ impl WriteBehind {
 pub struct FileBehind {
     behind: Arc<WriteBehind>,
     number: u64,
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// The place of a file among those that are being published.

@@ -58,6 +58,34 @@ impl FromStr for WriteProtocol {
     }
 }
 
+/// What close() waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CloseLevel {
+    /// The pool has the file, and others see it.
+    #[default]
+    Pool,
+    /// The mount has all bytes in memory, or in temporary files.
+    Memory,
+    /// The disk of this machine has the file, so that it outlives the mount.
+    Local,
+}
+
+/// All levels, with their names in settings.
+const LEVELS: [(CloseLevel, &str); 3] =
+    [(CloseLevel::Pool, "pool"), (CloseLevel::Memory, "memory"), (CloseLevel::Local, "local")];
+
+impl FromStr for CloseLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = LEVELS.iter().find(|(_, name)| *name == text);
+        found.map(|(level, _)| *level).ok_or_else(|| {
+            let names: Vec<_> = LEVELS.iter().map(|(_, name)| *name).collect();
+            format!("“{text}” is none of {}", names.join(", "))
+        })
+    }
+}
+
 /// The settings by which files of a mount are written in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -67,14 +95,14 @@ pub struct WriteOptions {
     pub window: u64,
     /// The size of a temporary file in bytes.
     pub temporary_size: u64,
-    /// True if small files are published after their close() has returned.
-    pub write_behind: bool,
+    /// What close() waits for.
+    pub close: CloseLevel,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
         let protocol = WriteProtocol::default();
-        Self { protocol, window: 32 << 20, temporary_size: 64 << 20, write_behind: false }
+        Self { protocol, window: 32 << 20, temporary_size: 64 << 20, close: CloseLevel::Pool }
     }
 }
 
@@ -98,8 +126,13 @@ impl WriteLimits {
             window: Arc::new(Semaphore::new(window_bytes as usize)),
             window_bytes,
             streams: Arc::new(Semaphore::new(STREAMS)),
-            behind: options.write_behind.then(Arc::default),
+            behind: (options.close != CloseLevel::Pool).then(Arc::default),
         }
+    }
+
+    /// Returns what close() waits for.
+    pub fn close(&self) -> CloseLevel {
+        self.options.close
     }
 
     /// Returns the files that are closed and not published yet; `None` if close() waits until a file is published.
@@ -114,8 +147,8 @@ impl WriteLimits {
 
     /// Returns a permit to stream one more file; `None` if the file is to be kept in the spool.
     pub fn stream(&self) -> Option<OwnedSemaphorePermit> {
-        match self.options.protocol {
-            WriteProtocol::CompleteLocal => None,
+        match (self.options.protocol, self.options.close) {
+            (WriteProtocol::CompleteLocal, _) | (_, CloseLevel::Local) => None,
             _ => Arc::clone(&self.streams).try_acquire_owned().ok(),
         }
     }

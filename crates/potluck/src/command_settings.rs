@@ -239,11 +239,17 @@ fn writing(file: &ConfigFile) -> Result<WriteOptions, Failure> {
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
             .hint("`potluck mount --help` tells what each of them does")
     })?;
+    let close = file.text("close").map(str::parse).transpose();
+    let close = close.map_err(|why: String| {
+        let what = format!("`close` in the configuration: {why}");
+        Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
+            .hint("`potluck mount --help` tells what each of them does")
+    })?;
     Ok(WriteOptions {
         protocol: protocol.unwrap_or(default.protocol),
         window: file.size("write-window").unwrap_or(default.window),
         temporary_size: file.size("temporary-size").unwrap_or(default.temporary_size),
-        write_behind: file.is_on("write-behind").unwrap_or(default.write_behind),
+        close: close.unwrap_or(default.close),
     })
 }
 

@@ -22,7 +22,7 @@ const KEYS: [(&str, SettingKind); 10] = [
     ("write-protocol", SettingKind::Text),
     ("write-window", SettingKind::Size { least: 1 }),
     ("temporary-size", SettingKind::Size { least: 1 }),
-    ("write-behind", SettingKind::Flag),
+    ("close", SettingKind::Text),
     ("cache-max", SettingKind::Size { least: 0 }),
 ];
 

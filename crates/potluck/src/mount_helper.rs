@@ -33,7 +33,7 @@ const IGNORED: [&str; 19] = [
     "nodiratime",
 ];
 /// Options with a value that become options of `potluck mount`.
-const WITH_VALUE: [&str; 7] = [
+const WITH_VALUE: [&str; 8] = [
     "pool",
     "spool_max",
     "cache_max",
@@ -41,10 +41,11 @@ const WITH_VALUE: [&str; 7] = [
     "write_protocol",
     "write_window",
     "temporary_size",
+    "close",
 ];
 const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, noexec, \
                      again, allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
-                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE, [no]write_behind; those of mount(8) and systemd are ignored";
+                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE, close=LEVEL; those of mount(8) and systemd are ignored";
 
 /// Runs `potluck mount` in the place of this process if mount(8) called it. Returns `None` if it did not, and what is
 /// wrong if the mount cannot be run.
@@ -102,8 +103,6 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
             match option.split_once('=').map_or((option, None), |(key, value)| (key, Some(value))) {
                 ("ro", None) => flags.push("--read-only".into()),
                 ("noexec", None) => flags.push("--no-exec".into()),
-                ("write_behind", None) => flags.push("--write-behind".into()),
-                ("nowrite_behind", None) => flags.push("--write-behind=false".into()),
                 ("again", None) => flags.push("--again".into()),
                 ("allow_other", None) => flags.push("--allow-other".into()),
                 (key, Some(value)) if WITH_VALUE.contains(&key) => {
@@ -154,8 +153,8 @@ mod tests {
                         --spool-max=4GiB --write-protocol=hybrid -- pot://lab /m";
         assert_eq!(translate(line), Ok(Some(expected.into())));
         // mount(8) puts the options of its own command line after those of fstab.
-        let line = "pot://lab /m -o write_behind,nowrite_behind";
-        let expected = "mount --quiet --write-behind --write-behind=false -- pot://lab /m";
+        let line = "pot://lab /m -o close=memory,close=pool";
+        let expected = "mount --quiet --close=memory --close=pool -- pot://lab /m";
         assert_eq!(translate(line), Ok(Some(expected.into())));
         assert_eq!(translate("pot://lab /m -fnv -t potluck"), Ok(None));
         assert_eq!(translate("pot://lab /m -o ra").expect_err("?"), "unknown option “ra”");

@@ -96,7 +96,9 @@ impl Draft {
         if let Some(name) = &self.reserved {
             name.is_still_reserved().await?;
         }
-        self.note.publishing(path);
+        if !self.outlives_mount() {
+            self.note.publishing(path);
+        }
         self.change_is_told();
         let options = self.options();
         let finished = match self.content {
@@ -107,7 +109,11 @@ impl Draft {
             }
             Content::Lost { why, .. } => return Err(why),
         };
-        let (visible, copies) = finished.inspect_err(|_| self.note.unpublished(path))?;
+        let (visible, copies) = finished.inspect_err(|_| {
+            if !self.outlives_mount() {
+                self.note.unpublished(path);
+            }
+        })?;
         if let Some(name) = self.reserved.take() {
             name.published();
         }
@@ -286,15 +292,16 @@ impl Draft {
         writer.make_visible().await.map_err(|failure| errno(&failure))
     }
 
-    /// Publishes an edit. One of a few bytes that is synced goes into the session that small files of its directory share:
-    /// programs that sync each record would open one for each. If this fails it can be tried again.
+    /// Publishes an edit. One of a few bytes that is synced, or behind its close(), goes into the session that small files of its
+    /// directory share: programs that sync each record would open one for each. If this fails it can be tried again.
     async fn finish_edit(
         &mut self,
         path: &PoolPath,
         options: &PutOptions,
     ) -> Result<Finished, Errno> {
         let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
-        if self.is_synced && edit.spooled() < MOST_SPOOLED && !edit.has_session() {
+        let is_one_of_many = self.is_synced || self.is_behind();
+        if is_one_of_many && edit.spooled() < MOST_SPOOLED && !edit.has_session() {
             let session = self.small_files.session(path).await;
             if let Some(session) = session.map_err(|failure| errno(&failure))? {
                 let mut writer = session.create(path.clone(), self.attributes);

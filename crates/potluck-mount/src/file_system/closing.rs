@@ -1,11 +1,13 @@
 //! Publishes written files when they are closed; the mount's record names those that cannot be published.
 
 use super::FileSystem;
-use crate::draft::Draft;
+use crate::draft::{Draft, may_try_again};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle};
 use crate::opener::{NamedInode, closes_for_good, is_alive, process_of, started_since};
 use crate::shared_draft::SharedDraft;
+use crate::write_behind::WriteBehind;
+use crate::write_limits::CloseLevel;
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::path::PoolPath;
 use potluck_wire::env;
@@ -19,6 +21,10 @@ use std::time::Duration;
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 /// The time between two checks whether the kernel has told that a file was closed.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The pause before a file that is behind its close() is published again because the pool was away, and the longest.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The programs that may still write to a file after a descriptor of it was closed.
 enum Writers {
@@ -114,22 +120,27 @@ impl FileSystem {
         named.is_some_and(|named| left_by.iter().any(|process| named.is_open_in(*process)))
     }
 
-    /// Publishes a file that was closed, unless it was open only to be read: its writers publish it then. With
-    /// write-behind a small one is published after this returns, in its turn, unless programs lock or write it, or it
+    /// Publishes a file that was closed, unless it was open only to be read: its writers publish it then. Where close()
+    /// does not wait for the pool, it is published after this returns, in its turn, unless programs lock or write it, or it
     /// belongs to a checkpoint, which must not lack it when it is committed; any other comes after those.
     async fn publish(self: &Arc<Self>, opened: OpenHandle) -> Result<(), Errno> {
-        let OpenHandle { inode, handle: Handle::Writing(draft), .. } = opened else {
+        let OpenHandle { inode, handle: Handle::Writing(shared), .. } = opened else {
             return Ok(());
         };
-        let mut draft = draft.lock().await;
+        let mut draft = shared.lock().await;
         let (path, bytes) = (self.inodes().last_path(inode), draft.size());
         // A reader waits for what all programs have closed.
         let is_in_use = self.locks.is_locked(inode) || self.handles().is_file_written(inode);
-        let small = match &path {
-            Ok(path) if !is_in_use && !is_staged(path) => draft.small_file(path),
-            _ => None,
+        let path = path.ok().filter(|path| !is_in_use && !is_staged(path));
+        let (Some(behind), Some(path)) = (self.limits.behind(), path) else {
+            return self.publish_in_turn(&mut draft, inode).await;
         };
-        let (Some(behind), Some(small)) = (self.limits.behind(), small) else {
+        if self.goes_behind(&mut draft, &path, behind).await {
+            drop(draft);
+            env::spawn(Arc::clone(self).publish_behind(shared, inode));
+            return Ok(());
+        }
+        let Some(small) = draft.small_file(&path) else {
             return self.publish_in_turn(&mut draft, inode).await;
         };
         let behind = behind.add(small.session_number(), bytes as usize).await;
@@ -153,10 +164,49 @@ impl FileSystem {
         }
     }
 
+    /// Gives a closed draft that is not small its place among those that are published behind their close(), if close()
+    /// does not wait for the pool. Returns whether it did.
+    async fn goes_behind(
+        &self,
+        draft: &mut Draft,
+        path: &PoolPath,
+        behind: &Arc<WriteBehind>,
+    ) -> bool {
+        let turn = || behind.add_last();
+        match self.limits.close() {
+            CloseLevel::Pool => false,
+            CloseLevel::Memory => draft.stays_in_memory(turn),
+            CloseLevel::Local => {
+                let synced = self.small_files.is_synced(path).await;
+                let kept =
+                    draft.is_kept(path, self.record.pool(), &self.closed_files, synced, turn);
+                kept.await.unwrap_or_else(|why| {
+                    tracing::warn!("close() of {path} waits for the pool: {why}");
+                    false
+                })
+            }
+        }
+    }
+
+    /// Publishes a draft in its turn, unless it is published before that by a program that waits for it.
+    async fn publish_behind(self: Arc<Self>, shared: SharedDraft, inode: u64) {
+        let turn = shared.lock().await.turn();
+        let Some(turn) = turn else { return };
+        turn.come().await;
+        let mut draft = shared.lock().await;
+        if draft.is_behind() {
+            let _ = self.publish_in_turn(&mut draft, inode).await; // which notes the failure
+        }
+    }
+
     /// Waits until a file is published that is behind its close(), for a program that is going to write it.
     pub(super) async fn behind_is_published(&self, inode: u64) {
         if self.limits.behind().is_some() {
             self.published_when_closed(inode).await;
+            let draft = self.handles().draft(inode);
+            if draft.is_some_and(|draft| draft.facts().is_behind) {
+                self.closed_are_published().await;
+            }
         }
     }
 
@@ -168,12 +218,31 @@ impl FileSystem {
     }
 
     /// Publishes a draft after the files that were closed before. None of these is the draft's, which the caller has
-    /// locked.
+    /// locked. A draft that is behind its close() is tried until the pool takes or refuses it.
     pub(super) async fn publish_in_turn(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
-        if draft.has_unpublished() {
-            self.closed_are_published().await;
+        let Some(turn) = draft.turn() else {
+            if draft.has_unpublished() {
+                self.closed_are_published().await;
+            }
+            return self.publish_draft(draft, inode).await;
+        };
+        turn.come().await;
+        let mut pause = FIRST_PAUSE;
+        let published = loop {
+            match self.publish_draft(draft, inode).await {
+                Err(why) if may_try_again(why) && draft.outlives_mount() && !self.has_ended() => {
+                    tokio::time::sleep(pause).await;
+                    pause = LONGEST_PAUSE.min(2 * pause);
+                }
+                published => break published,
+            }
+        };
+        if let Err(why) = published {
+            let dir = self.parent(inode);
+            self.handles().note_failure(dir, why); // the mount's record has it, too
         }
-        self.publish_draft(draft, inode).await
+        draft.is_behind_no_more(published.is_err());
+        published
     }
 
     /// Waits until the files are published that were closed before, for a program that has a directory open.
@@ -192,6 +261,7 @@ impl FileSystem {
         }
         if draft.is_nameless() {
             draft.withdraw().await;
+            draft.is_behind_no_more(false);
             return Ok(());
         }
         let path = self.inodes().last_path(inode)?;
@@ -278,6 +348,11 @@ impl FileSystem {
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
         if let Handle::ReadingDraft(draft) | Handle::Writing(draft) = &opened.handle {
+            // A draft that waits for its turn is not locked meanwhile, for programs may read it.
+            let turn = draft.lock().await.turn();
+            if let Some(turn) = turn {
+                turn.come().await;
+            }
             // Between its close() and this call a program may set attributes by name and rename the file. The file
             // counts as open until all that was set is published.
             let mut draft = draft.lock().await;
@@ -362,7 +437,8 @@ impl FileSystem {
             let mut draft = draft.lock().await;
             if let (Ok(path), false) = (path, draft.is_nameless()) {
                 // The mount record has what fails.
-                let _ = self.publish_at(&mut draft, &path).await;
+                let published = self.publish_at(&mut draft, &path).await;
+                draft.is_behind_no_more(published.is_err());
             }
         }
         let staged: Vec<PoolPath> = {

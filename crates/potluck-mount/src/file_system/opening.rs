@@ -91,11 +91,12 @@ impl FileSystem {
         Ok(Reading::new(file))
     }
 
-    /// Returns the draft of a file that a program of this mount has open and has changed.
+    /// Returns the draft of a file that a program of this mount has changed, and has open or has closed before the pool
+    /// has it.
     pub(super) fn changed_draft(&self, inode: u64) -> Option<SharedDraft> {
         let handles = self.handles();
         let draft = handles.draft(inode).filter(|draft| draft.facts().is_changed);
-        draft.filter(|_| handles.is_file_written(inode))
+        draft.filter(|draft| handles.is_file_written(inode) || draft.facts().is_behind)
     }
 
     /// Waits until a file that all programs have closed is published, or has failed to be.

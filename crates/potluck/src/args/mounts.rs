@@ -2,7 +2,7 @@
 
 use potluck_core::path::PoolPath;
 use potluck_core::size::parse_size;
-use potluck_mount::WriteProtocol;
+use potluck_mount::{CloseLevel, WriteProtocol};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -44,17 +44,11 @@ pub struct MountArgs {
     /// config.toml, or 64MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub temporary_size: Option<u64>,
-    /// close() of a file of up to 256 KiB returns before others see it, and before it is safe; default: write-behind of
-    /// config.toml, or not. --write-behind=false undoes it, and the last one counts
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        overrides_with = "write_behind"
-    )]
-    pub write_behind: Option<bool>,
+    /// What close() waits for: pool (others see the file, and it is as safe as the policy says), local (it is on this
+    /// machine's disk, and goes to the pool afterwards, also after a restart), or memory (this machine's memory, which
+    /// the death of the mount empties); default: close of config.toml, or pool
+    #[arg(long, value_name = "LEVEL", overrides_with = "close")]
+    pub close: Option<CloseLevel>,
     /// The most that what was read may take in the cache of this user's mounts; 0: nothing is kept on disk; default:
     /// cache-max of config.toml, or 0
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

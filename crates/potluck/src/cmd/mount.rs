@@ -132,7 +132,7 @@ fn attach(
         protocol: args.write_protocol.unwrap_or(asked.protocol),
         window: args.write_window.unwrap_or(asked.window),
         temporary_size: args.temporary_size.unwrap_or(asked.temporary_size),
-        write_behind: args.write_behind.unwrap_or(asked.write_behind),
+        close: args.close.unwrap_or(asked.close),
     };
     let options = MountOptions {
         pool,

@@ -20,6 +20,9 @@ pub fn sentence(file: &Unpublished) -> String {
         UnpublishedState::Publishing => format!(
             "{path} was being closed: it is there as it was written, or what was there before stays"
         ),
+        UnpublishedState::Kept => format!(
+            "{path} is on this machine alone: the next `potluck mount` of the pool stores it"
+        ),
         UnpublishedState::Failed { why } => {
             format!("{path} could not be stored when it was closed: {why}")
         }

@@ -3,6 +3,7 @@
 mod attributes;
 mod changing_names;
 mod chunk_cache;
+mod close_local;
 mod coherence;
 mod edits;
 mod exclusive_names;

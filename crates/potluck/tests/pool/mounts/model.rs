@@ -199,6 +199,6 @@ fn random_steps_of_a_program_come_to_the_same_with_write_behind() {
     random_steps(
         "random_steps_of_a_program_come_to_the_same_with_write_behind",
         2,
-        &["--write-behind"],
+        &["--close", "memory"],
     );
 }

@@ -1,4 +1,4 @@
-//! Tests mounts that publish small files after close() has returned (`--write-behind`).
+//! Tests mounts that publish small files after close() has returned (`--close memory`).
 
 use super::{Mount, can_mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use FlockOperation::{LockExclusive, NonBlockingLockExclusive, NonBlockingUnlock};
 
-const BEHIND: &[&str] = &["--write-behind"];
+const BEHIND: &[&str] = &["--close", "memory"];
 /// A size in bytes that goes to donors, and not into the catalog.
 const LARGE: usize = 100_000;
 /// The time in which what does not wait for a donor is done.
@@ -342,8 +342,8 @@ fn failed_write_behind_is_reported_by_dir_fsync_and_umount() {
 }
 
 #[test]
-fn last_write_behind_option_wins() {
-    let test = "an_option_of_write_behind_wins_over_the_configuration";
+fn last_close_option_wins() {
+    let test = "last_close_option_wins";
     if !can_mount(test) {
         return;
     }
@@ -351,10 +351,10 @@ fn last_write_behind_option_wins() {
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let config = lab.dir().join("home/config/potluck");
     fs::create_dir_all(&config).expect("made");
-    let asked: [(bool, &[&str]); 3] =
-        [(true, &[]), (true, &["--write-behind", "--write-behind=false"]), (false, BEHIND)];
+    let asked: [(&str, &[&str]); 3] =
+        [("memory", &[]), ("memory", &["--close", "memory", "--close", "pool"]), ("pool", BEHIND)];
     let mounts = asked.map(|(configured, options)| {
-        let text = format!("write-behind = {configured}\n");
+        let text = format!("close = \"{configured}\"\n");
         fs::write(config.join("config.toml"), text).expect("written");
         let name = format!("{configured}-{}", options.len());
         Mount::start_in(&lab, &name, "pot://lab", options)
