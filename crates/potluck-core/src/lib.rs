@@ -15,6 +15,7 @@ pub mod donor_rate;
 pub mod entropy;
 pub mod entry_stamp;
 pub mod erasure;
+pub mod fair_turns;
 pub mod file_digest;
 pub mod hedging;
 pub mod ids;

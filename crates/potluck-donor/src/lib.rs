@@ -14,6 +14,7 @@
 //!   a task could not be done;
 //! - `mirror`: puts that are passed on to other donors; `peer_addresses`: where those are;
 //! - `scrub`: the reading back of everything, round after round;
+//! - `throttle`: the limits of the owner and of the governor, and the turns of those who wait for them;
 //! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
@@ -48,11 +49,13 @@ mod state;
 mod store;
 mod task_failure;
 mod tasks;
+mod throttle;
 mod traffic;
 
 pub use error::DonorError;
 pub use state::{STATE_FILES, lent_dirs};
 pub use store::{Claiming, Owner, StoreError, StoreRemoved, remove as remove_store, stored_chunks};
+pub use throttle::{OwnerThrottle, ThrottleInForce, ThrottledTime};
 
 use disk::Disk;
 use heartbeat::{DonorFacts, Heartbeats};
@@ -170,6 +173,21 @@ impl DonorControls {
     /// Returns the limits of how much of the disk the donor lends.
     pub fn limits(&self) -> Limits {
         self.service.store.limits()
+    }
+
+    /// Sets the owner's limits on what is read and written for others, from now on; a pause is one of them.
+    pub fn set_owner_throttle(&self, owner: OwnerThrottle) {
+        self.service.throttle.set_owner_throttle(owner);
+    }
+
+    /// Returns the limits on what is read and written for others.
+    pub fn throttle_in_force(&self) -> ThrottleInForce {
+        self.service.throttle.in_force()
+    }
+
+    /// Returns the times that these limits have cost since the process began.
+    pub fn throttled_time(&self) -> ThrottledTime {
+        self.service.throttle.throttled_time()
     }
 
     /// Lets the manager hear with the next heartbeat why the daemon's settings cannot be used, so that it goes by its

@@ -20,6 +20,7 @@ impl Donor {
             () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
             () = Deferred::copy_for_ever(Arc::clone(&self.service)) => {}
+            () = self.service.throttle.hand_out_for_ever() => {}
             () = look_again_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }

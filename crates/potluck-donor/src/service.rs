@@ -11,6 +11,7 @@ use crate::scrub::Scrub;
 use crate::session::LongPieces;
 use crate::session_budgets::SessionTickets;
 use crate::store::Store;
+use crate::throttle::Throttle;
 use crate::traffic::ServedTraffic;
 use potluck_wire::call::Caller;
 use potluck_wire::env::{Env, Offload};
@@ -28,6 +29,8 @@ pub(crate) struct Service {
     pub tickets: SessionTickets,
     pub long_pieces: LongPieces,
     pub registration: ManagersWord,
+    /// The limits on what is read and written for others.
+    pub throttle: Throttle,
     /// Connections to other donors.
     pub peer_connections: PeerConnections,
     /// Copies that are made after their put was answered.
@@ -54,6 +57,7 @@ impl Service {
     pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
         let registration = ManagersWord::new(env.clock.clone());
         let traffic = ServedTraffic::new(env.clock.clone());
+        let throttle = Throttle::new(env.clock.clone());
         Self {
             env,
             store,
@@ -61,6 +65,7 @@ impl Service {
             tickets: SessionTickets::default(),
             long_pieces: LongPieces::default(),
             registration,
+            throttle,
             peer_connections: PeerConnections::default(),
             deferred: Deferred::default(),
             scrub,

@@ -9,8 +9,10 @@ use crate::mirror::Routes;
 use crate::service::Service;
 use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
+use crate::throttle::PausedByOwner;
 pub(crate) use piece::LongPieces;
 use piece::PieceBuffer;
+use potluck_core::fair_turns::{Flow, TurnCost};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::{BulkStatus, FrameError, Inbox, Lane, PIECE, Reply, Request};
 use potluck_wire::ticket::{Grant, Ops};
@@ -135,6 +137,25 @@ impl BulkSession {
         may_wait: bool,
     ) -> Result<(), FrameError> {
         Ok(io.answer(&reply.encode(tag, &mut self.lane), may_wait).await?)
+    }
+
+    /// Returns the party whose turns this connection takes. Tickets for copies between donors name no member and no
+    /// session.
+    fn flow(&self) -> Flow {
+        match (self.grant.member, self.grant.session) {
+            (Some(member), _) => Flow::Client(member),
+            (None, Some(_)) => Flow::Manager,
+            (None, None) => Flow::Repair,
+        }
+    }
+
+    /// Waits for a turn, where there is a limit on what the donor moves.
+    async fn turn(&self, io: &mut impl PeerIo, cost: TurnCost) -> Result<(), PausedByOwner> {
+        let throttle = &self.service.throttle;
+        match throttle.is_limited() {
+            true => io.meanwhile(throttle.turn(self.flow(), cost)).await,
+            false => Ok(()),
+        }
     }
 
     /// Checks that the ticket still allows `ops`.

@@ -5,11 +5,13 @@ use super::BulkSession;
 use crate::socket::PeerIo;
 use crate::store::{FoundChunk, StoreRefusal};
 use potluck_core::chunk::ChunkName;
+use potluck_core::fair_turns::TurnCost;
 use potluck_core::merkle::whole_segments;
 use potluck_core::traffic::Direction;
 use potluck_wire::bulk::{BulkStatus, ChunkPart, FrameError, Reply, SendFileError};
 use potluck_wire::env;
 use potluck_wire::ticket::Ops;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,10 +44,16 @@ impl BulkSession {
             // The reader reports a copy that cannot be read to the manager, which then has this donor verify it.
             return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed), false).await;
         };
-        let body = proof.len() as u32 + (range.end - range.start);
+        let len = range.end - range.start;
+        let bytes = self.service.throttle.slice(len.into()) as u32;
+        let cost = TurnCost { direction: Direction::Read, bytes, requests: 1 };
+        if self.turn(io, cost).await.is_err() {
+            return self.answer(io, tag, Reply::bare(BulkStatus::Away), false).await;
+        }
+        let body = proof.len() as u32 + len;
         let mut head = Reply::found(body).encode(tag, &mut self.lane);
         head.extend_from_slice(&proof);
-        match io.send_file(&head, &*chunk.file, range.start.into()..range.end.into()).await {
+        match self.send_in_slices(io, &head, &chunk, range).await {
             Ok(()) => {
                 serving.served(body);
                 Ok(())
@@ -56,6 +64,30 @@ impl BulkSession {
                 io.meanwhile(self.doubt(*name)).await;
                 Err(why.into())
             }
+        }
+    }
+
+    /// Sends `head`, and the range of the chunk in slices, each in its turn. The first turn was had before.
+    async fn send_in_slices(
+        &self,
+        io: &mut impl PeerIo,
+        head: &[u8],
+        chunk: &FoundChunk,
+        range: Range<u32>,
+    ) -> Result<(), SendFileError> {
+        let (mut at, end) = (u64::from(range.start), u64::from(range.end));
+        let mut head = head;
+        loop {
+            let until = at + self.service.throttle.slice(end - at);
+            io.send_file(std::mem::take(&mut head), &*chunk.file, at..until).await?;
+            at = until;
+            if at == end {
+                return Ok(());
+            }
+            let bytes = self.service.throttle.slice(end - at) as u32;
+            let cost = TurnCost { direction: Direction::Read, bytes, requests: 0 };
+            // The body that was promised cannot be sent to its end, so the connection ends.
+            self.turn(io, cost).await.map_err(io::Error::from).map_err(SendFileError::Stream)?;
         }
     }
 

@@ -9,11 +9,13 @@ use crate::socket::PeerIo;
 use crate::store::{ChunkOrigin, IncomingChunk, NotPlaced, Store};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::chunk_file::tail_len;
+use potluck_core::fair_turns::TurnCost;
 use potluck_core::ids::SessionId;
 use potluck_core::policy::AckLevel;
 use potluck_core::traffic::Direction;
 use potluck_wire::bulk::{BulkStatus, Forward, Forwarded, FrameError, PIECE, Reply};
 use potluck_wire::ticket::{Ops, Receipt};
+use std::io;
 use std::sync::Arc;
 
 /// A put as the peer asked for it.
@@ -70,7 +72,10 @@ impl BulkSession {
         let most = if forwarding.is_some() { most.min(PIECE) } else { most };
         let mut left = put.len as usize;
         loop {
-            let len = left.min(most);
+            let len = self.service.throttle.slice(left.min(most) as u64) as usize;
+            let requests = u32::from(left == put.len as usize);
+            let cost = TurnCost { direction: Direction::Write, bytes: len as u32, requests };
+            self.turn(io, cost).await.map_err(io::Error::from)?;
             self.fill(io, len).await?;
             left -= len;
             // The piece goes to the mirrors first, so that they work while it is written here.
