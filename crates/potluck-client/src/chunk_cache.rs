@@ -67,7 +67,7 @@ impl SegmentRun {
     }
 
     /// Returns whether the run has all segments of its chunk.
-    fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.segments == (0..self.chunk_len.div_ceil(SEGMENT))
     }
 }

@@ -19,7 +19,7 @@ use crate::stored_rows::StoredRows;
 use gather::{Code, Shard};
 use memory::{Need, read_ahead};
 use outage::{Failed, Outage, holders};
-use potluck_core::chunk::ChunkName;
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::{Clock, Tick};
 use potluck_core::hedging::late_after;
 use potluck_core::ids::DonorId;
@@ -35,7 +35,9 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::spawn_blocking;
 
 /// Fetches the chunks of one read.
 #[derive(Clone)]
@@ -171,6 +173,9 @@ impl Fetcher {
         if let Some(cached) = self.cached(recipe, pieces, &mut place).await {
             return Ok(cached);
         }
+        if let Some(found) = self.from_lookaside(recipe, pieces, &mut place).await {
+            return Ok(found);
+        }
         let mut pauses = None;
         let mut reopened = false;
         self.renew_tickets(recipe, pieces).await;
@@ -214,6 +219,53 @@ impl Fetcher {
         }
         let fetched = |(bytes, start)| Fetched::new(bytes, start, place);
         Some(found.into_iter().map(fetched).collect())
+    }
+
+    /// Returns the pieces from the place near the client, if it has all of them and is expected to be no slower than
+    /// donors. Only whole chunks are looked for, since only these can be proved.
+    async fn from_lookaside(
+        &self,
+        recipe: &Recipe,
+        pieces: &[Piece],
+        place: &mut OwnedSemaphorePermit,
+    ) -> Option<Vec<Fetched>> {
+        let source = self.client.lookaside.as_ref()?;
+        let mut found = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let (entry, run) = (&recipe.entries[piece.index], segment_run(recipe, piece));
+            if !run.is_whole()
+                || self.is_sooner_at_donors(recipe, piece, source.expected(entry.len))
+            {
+                return None;
+            }
+            let (source, digest, len) = (Arc::clone(source), entry.digest, entry.len);
+            let is_right = move |bytes: &[u8]| Digest::of(bytes) == digest;
+            let read = spawn_blocking(move || source.read(&digest, len, &is_right));
+            let bytes = read.await.ok().flatten()?;
+            let mut buffer = self.memory.buffers.claim(run.len()).await.buffer(run.len());
+            buffer.copy_from_slice(&bytes);
+            found.push(buffer);
+        }
+        let fetched = |bytes| Fetched::new(bytes, 0, place);
+        Some(found.into_iter().map(fetched).collect())
+    }
+
+    /// Returns whether a donor is expected to have sent a piece before `elsewhere`, the time that another source takes.
+    /// A source whose rate is not known is tried.
+    fn is_sooner_at_donors(
+        &self,
+        recipe: &Recipe,
+        piece: &Piece,
+        elsewhere: Option<Duration>,
+    ) -> bool {
+        let Some(elsewhere) = elsewhere else { return false };
+        let len = recipe.entries[piece.index].len;
+        let soonest = self.donors.rates(|rates| {
+            let known = recipe.holders(piece.index).into_iter();
+            let finish = |donor: DonorId| rates.get(&donor).filter(|it| it.rate().is_some());
+            known.filter_map(finish).map(|it| it.expected_finish(len)).min()
+        });
+        soonest.is_some_and(|soonest| soonest < elsewhere)
     }
 
     /// Puts pieces that were fetched into the client's cache.

@@ -30,6 +30,7 @@ mod body;
 mod buffer;
 mod checkpoint;
 mod chunk_cache;
+mod chunk_source;
 mod content_reader;
 mod contribution;
 mod copy;
@@ -75,6 +76,7 @@ mod writer;
 pub use attributes::Attributes;
 pub use checkpoint::{Checkpoint, CheckpointedWork};
 pub use chunk_cache::ChunkCache;
+pub use chunk_source::ChunkSource;
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
 pub use get::{

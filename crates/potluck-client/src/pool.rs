@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffers;
 use crate::chunk_cache::ChunkCache;
+use crate::chunk_source::ChunkSource;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
 use crate::leases::OpenLeases;
@@ -59,6 +60,8 @@ pub struct Pool {
     reading: Arc<Mutex<Option<ReadMemory>>>,
     /// The cache of chunks that were read, if there is one.
     pub(crate) cache: Option<ChunkCache>,
+    /// The place near the client where chunks are looked for before donors are asked, if there is one.
+    pub(crate) lookaside: Option<Arc<dyn ChunkSource>>,
     /// The memory that write sessions of the client share; `None` until the first session. A session that needs more
     /// replaces it for itself and for later sessions.
     writing: Arc<Mutex<Option<Buffers>>>,
@@ -86,6 +89,7 @@ impl Pool {
             watcher: Arc::new(Quiet),
             reading: Arc::default(),
             cache: None,
+            lookaside: None,
             writing: Arc::default(),
             background: Arc::default(),
             leases: OpenLeases::default(),
@@ -104,6 +108,11 @@ impl Pool {
     /// Returns this client with `cache`, in which it keeps what it reads and looks before it asks donors.
     pub fn with_cache(&self, cache: ChunkCache) -> Self {
         Self { cache: Some(cache), ..self.clone() }
+    }
+
+    /// Returns this client with a place near it, where it looks for chunks before it asks donors.
+    pub fn with_lookaside(&self, lookaside: Arc<dyn ChunkSource>) -> Self {
+        Self { lookaside: Some(lookaside), ..self.clone() }
     }
 
     /// Returns the limits of how long the client waits for a manager or donors that do not answer.

@@ -26,7 +26,8 @@ pub fn segment_count(bytes: u64) -> u64 {
     bytes.div_ceil(SEGMENT.into())
 }
 
-fn join(left: &Hash, right: &Hash) -> Hash {
+/// Returns the root over two parts that follow one another.
+pub fn join(left: &Hash, right: &Hash) -> Hash {
     let mut both = [0; 64];
     both[..32].copy_from_slice(left);
     both[32..].copy_from_slice(right);

@@ -7,6 +7,7 @@ mod files;
 mod groups;
 mod history;
 mod keyed;
+mod lookaside;
 mod manuals;
 mod members;
 mod metadata;
@@ -37,6 +38,7 @@ pub use history::{
     SnapshotPlaceArgs, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs, VersionsArgs,
 };
 pub use keyed::Given;
+pub use lookaside::{LookasideArgs, LookasideIndexArgs};
 pub use manuals::{CompletionArgs, ManArgs};
 pub use members::{
     FindManagerArgs, InviteAction, InviteArgs, JoinArgs, LeaveArgs, MembersArgs, MembersLsArgs,
@@ -215,6 +217,12 @@ pub enum Command {
         after_help = "Examples:\n  potluck hash era5.nc\n  tar c data | potluck hash -\n\nThe digest depends on a file's bytes alone: not on how a space cuts, seals or encodes them. Up to 64 KiB it is\nthat of `b3sum`."
     )]
     Hash(HashArgs),
+    /// Find bytes in trees of files near this machine instead of fetching them
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  potluck lookaside index /media/usb/era5\n  potluck lookaside add /media/usb/era5\n  potluck cp -r pot://lab/era5 .\n  potluck lookaside ls\n\n`cp`, `cat` and mounts look for each chunk in the trees that were added, by its digest, and use what\nis there and right. A slow device is passed over where donors are faster."
+    )]
+    Lookaside(LookasideArgs),
     /// Move or rename files or directories inside a space
     #[command(
         after_help = "Examples:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/      (becomes runs/run7)\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/best  (becomes runs/best)\n  potluck mv 'pot://lab/tmp/*.h5' pot://lab/runs/\n\nA file goes into a directory that is there; a directory only with / at the end of the target. On a\nterminal it asks before a file is replaced, elsewhere it refuses without -y."

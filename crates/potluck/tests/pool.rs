@@ -64,6 +64,7 @@ mod pool {
     mod leftovers;
     mod lend_status;
     mod links_that_go_away;
+    mod lookaside;
     mod lost_identity;
     mod manager_restart;
     mod manuals;

@@ -15,7 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-manager", &["core", "wire", "pool", "catalog", "recovery"]),
     ("potluck-client", &["core", "wire"]),
     ("potluck-mount", &["core", "wire", "client"]),
-    ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount"]),
+    ("potluck-lookaside", &["core", "client"]),
+    ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount", "lookaside"]),
     (
         "potluck-sim",
         &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount"],

@@ -24,6 +24,7 @@ mod invite;
 mod join;
 mod leave;
 mod lend;
+mod lookaside;
 mod ls;
 pub mod man;
 mod manager;
@@ -113,8 +114,13 @@ pub async fn run(
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
         Command::Mount(args) => {
-            let client = watched(settings.client()?);
-            mount::run(args, &client, settings, output).await
+            let (client, trees) = lookaside::looking(watched(settings.client()?), settings);
+            let ending = mount::run(args, &client, settings, output).await;
+            lookaside::count(trees, settings);
+            ending
+        }
+        Command::Lookaside(args) => {
+            until_stopped_alone(lookaside::run(args, settings, output, shown)).await
         }
         Command::Umount(args) => until_stopped_alone(umount::run(&args, settings, output)).await,
         Command::FindManager(args) => find_manager::run(args, settings, output).await,
@@ -140,7 +146,11 @@ pub async fn run(
             until_stopped(&donors[0].1, away::run(args, &donors, output)).await
         }
         command => {
-            let client = watched(settings.client()?);
+            let mut client = watched(settings.client()?);
+            let mut trees = None;
+            if matches!(command, Command::Cp(_) | Command::Cat(_)) {
+                (client, trees) = lookaside::looking(client, settings);
+            }
             let interrupted = match &command {
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
                 _ => None,
@@ -152,6 +162,7 @@ pub async fn run(
                 until_stopped(&client, work).await
             });
             let ending = ending.await.unwrap_or_else(|why| resume_unwind(why.into_panic()));
+            lookaside::count(trees, settings);
             if let (Ok(Ending::Interrupted), Some(text)) = (&ending, interrupted) {
                 output.note(text);
             }
@@ -275,6 +286,7 @@ async fn with_client(
         | Command::FindManager(_)
         | Command::Completion(_)
         | Command::Hash(_)
+        | Command::Lookaside(_)
         | Command::Man(_) => unreachable!("not a client's command"),
     }
 }

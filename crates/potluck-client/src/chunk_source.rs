@@ -1,0 +1,15 @@
+//! Places other than donors where a chunk may be: file trees near the reader (lookaside caching, docs/papers.md).
+
+use potluck_core::chunk::Digest;
+use std::time::Duration;
+
+/// A place, other than the donors, where chunks of files may be. What it returns is believed only once it is proved: a
+/// wrong source costs time.
+pub trait ChunkSource: Send + Sync {
+    /// Reads the chunk whose plaintext has this digest and this length in bytes, or returns `None` if it is not there.
+    /// Bytes are the chunk's if `is_right` says so, which hashes them. May wait for a disk.
+    fn read(&self, digest: &Digest, len: u32, is_right: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>;
+
+    /// Returns how long a chunk of `len` bytes takes, by those that were read so far; `None` before the first.
+    fn expected(&self, len: u32) -> Option<Duration>;
+}
