@@ -92,11 +92,14 @@ impl Donors {
             };
             let told = access.rates.of(self.direction).map(|rate| rate as f64);
             let expected = self.traffic.rate(donor, self.direction).or(told);
+            let limit = *access.limits.of(self.direction);
             let access = Arc::new(access);
             self.traffic.learn(&access);
             known.insert(donor, Known { access, since, is_discarded: false, link });
             self.rates(|rates| {
-                rates.entry(donor).or_insert_with(|| RateEstimate::expecting(expected));
+                let estimate =
+                    rates.entry(donor).or_insert_with(|| RateEstimate::expecting(expected));
+                estimate.limited(limit, now);
             });
         }
     }
@@ -129,7 +132,12 @@ impl Donors {
 
     /// Runs `look` on the estimates of the donors' rates.
     pub fn rates<T>(&self, look: impl FnOnce(&mut Rates) -> T) -> T {
-        look(&mut self.rates.lock().expect("no holder panics"))
+        let mut rates = self.rates.lock().expect("no holder panics");
+        if rates.values().any(RateEstimate::is_limited) {
+            let now = self.env.clock.now();
+            rates.values_mut().for_each(|estimate| estimate.forget_old_limit(now));
+        }
+        look(&mut rates)
     }
 
     /// Returns the access to a donor that the manager gave.
@@ -203,7 +211,14 @@ impl Donors {
         }
         let opened = opened?;
         self.client.iter().for_each(|client| client.reach(donor));
-        let link = Link::start(opened, self.buffers.clone());
+        let (rates, clock) = (Arc::clone(&self.rates), self.env.clock.clone());
+        let limited = move |limit| {
+            let mut rates = rates.lock().expect("no holder panics");
+            if let Some(estimate) = rates.get_mut(&donor) {
+                estimate.limited(limit, clock.now());
+            }
+        };
+        let link = Link::start(opened, self.buffers.clone(), limited);
         *slot = Some(link.clone());
         Ok(link)
     }

@@ -5,7 +5,7 @@ mod incoming;
 
 use crate::body::{Body as ChunkBody, FileRange};
 use crate::buffer::{Buffer, Buffers};
-use incoming::Incoming;
+use incoming::{Incoming, LimitTold};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest, verify_segments};
 use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
@@ -86,6 +86,7 @@ fn describe(status: BulkStatus) -> &'static str {
         BulkStatus::Denied => "refused the ticket",
         BulkStatus::DiskFailed => "has a failing disk",
         BulkStatus::Away => "is shutting down, or has lost its disk",
+        BulkStatus::Throttled => "yields to its owner",
     }
 }
 
@@ -206,8 +207,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Starts working on an opened connection.
-    pub fn start(opened: OpenedBulk, buffers: Buffers) -> Self {
+    /// Starts working on an opened connection; `limited` is told what the donor says of its limit in bytes a second.
+    pub fn start(
+        opened: OpenedBulk,
+        buffers: Buffers,
+        limited: impl FnMut(Option<u64>) + Send + 'static,
+    ) -> Self {
         let OpenedBulk { io: StreamIo(stream), inbox, lane } = opened;
         let kernel = stream.kernel_side();
         let (reading, writing) = tokio::io::split(stream);
@@ -220,7 +225,8 @@ impl Link {
         let link = Self { jobs, sending: Arc::clone(&sending) };
         env::spawn(async move {
             let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
-            let incoming = Incoming { io, inbox, kernel, written, buffers };
+            let told = LimitTold { limit: None, tell: Box::new(limited) };
+            let incoming = Incoming { io, inbox, kernel, written, buffers, told };
             let mut receiver = env::spawn(incoming.receive(owed));
             tokio::select! {
                 // Answers that were owed when the sender stopped are still received; if the donor died, there are

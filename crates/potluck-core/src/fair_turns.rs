@@ -23,6 +23,9 @@ const REPAIR_COST: u64 = 8;
 /// The parties among which turns are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
+    /// Programs of the machine itself. Limits of both directions together and of requests are for their sake, so those of one
+    /// direction alone hold for them.
+    Owner,
     /// The connections of a member, all together.
     Client(MemberId),
     /// The manager, which stores the metadata log.
@@ -35,7 +38,7 @@ impl Flow {
     /// Returns the factor by which a turn of this flow counts.
     fn cost(self) -> u64 {
         match self {
-            Self::Client(_) | Self::Manager => 1,
+            Self::Owner | Self::Client(_) | Self::Manager => 1,
             Self::Repair => REPAIR_COST,
         }
     }
@@ -206,9 +209,11 @@ impl<W> FairTurns<W> {
                     waiting.pop_front();
                 }
                 let Some(front) = waiting.front() else { continue };
-                let buckets = [&self.both, self.each.of(direction)];
-                let requests = (front.cost.requests > 0).then_some(&self.requests);
-                let waits = buckets.into_iter().chain(requests).map(TokenBucket::wait);
+                let for_owner = *flow == Flow::Owner;
+                let both = (!for_owner).then_some(&self.both);
+                let requests = (!for_owner && front.cost.requests > 0).then_some(&self.requests);
+                let buckets = both.into_iter().chain(requests).chain([self.each.of(direction)]);
+                let waits = buckets.map(TokenBucket::wait);
                 let wait = waits.reduce(|a, b| Some(a?.max(b?))).flatten();
                 match wait {
                     Some(Duration::ZERO) => {
@@ -230,9 +235,11 @@ impl<W> FairTurns<W> {
         let turns = self.flows.get_mut(&flow).expect("it was found above");
         let turn = turns.waiting.of_mut(direction).pop_front().expect("it was found above");
         let (bytes, requests) = (u64::from(turn.cost.bytes), u64::from(turn.cost.requests));
-        self.both.take(bytes);
         self.each.of_mut(direction).take(bytes);
-        self.requests.take(requests);
+        if flow != Flow::Owner {
+            self.both.take(bytes);
+            self.requests.take(requests);
+        }
         self.virtual_time = due;
         turns.due = due + (bytes + requests * REQUEST_COST) * flow.cost();
         NextTurn::Begins(turn.waiter)
@@ -318,6 +325,17 @@ mod tests {
         assert!(served[&Flow::Repair].abs_diff(10 * MIB) <= MIB, "{served:?}");
         let alone = serve(&mut limited(9 * MIB), &both[1..], Duration::from_secs(10));
         assert!(alone[&Flow::Repair].abs_diff(90 * MIB) <= MIB, "{alone:?}");
+    }
+
+    #[test]
+    fn owners_programs_do_not_wait_for_the_owners_sake() {
+        let mut turns = limited(MIB);
+        turns.join(Flow::Client(MemberId(1)), cost(Direction::Read), Flow::Manager);
+        assert_eq!(turns.next(Tick::ZERO, |_| true), NextTurn::Begins(Flow::Manager));
+        for _ in 0..100 {
+            turns.join(Flow::Owner, cost(Direction::Read), Flow::Owner);
+            assert_eq!(turns.next(Tick::ZERO, |_| true), NextTurn::Begins(Flow::Owner));
+        }
     }
 
     #[test]

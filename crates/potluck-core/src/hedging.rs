@@ -14,6 +14,10 @@ const LATE_FACTOR: u32 = 3;
 /// person has noticed.
 const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1500));
 
+/// The time above which a request to a donor that yields to its owner is late: to ask another sooner would move the
+/// whole load to it, and back when that one yields, too.
+const LATE_IF_LIMITED: Duration = Duration::from_secs(15);
+
 /// The number of failures in a row after which a donor is asked only like a suspect, because each group would wait
 /// anew for a donor that hangs. A single failure may be one damaged chunk.
 const AVOIDED_AFTER: u32 = 2;
@@ -30,6 +34,9 @@ const JITTER_S: f64 = 0.02;
 /// The time after which a donor that owes an answer is given up for lack of progress: fewer than [`LEAST_RECEIVED`]
 /// bytes came of a chunk that it sends, or it took fewer than [`LEAST_TAKEN`] bytes of what is sent to it.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
+/// The time that takes the place of [`STALL_TIMEOUT`] at a donor that says that it yields to its owner: it then serves its
+/// clients slice by slice, and each may wait for all others.
+pub const THROTTLED_TIMEOUT: Duration = Duration::from_secs(64);
 /// The bytes of a chunk that must come within [`STALL_TIMEOUT`]: what each of sixteen donors gets of a line of 100 kb/s.
 /// A donor that sends as little and could send more costs little, since another is asked for the chunk once it is late.
 pub const LEAST_RECEIVED: usize = 4 << 10;
@@ -81,6 +88,7 @@ pub fn pick(
 /// Returns the time for which a request for `bytes` that is sent now is waited for before another donor is asked too.
 pub fn late_after(estimate: &RateEstimate, bytes: u32) -> Duration {
     let (least, most) = LATE_BOUNDS;
+    let most = if estimate.is_limited() { LATE_IF_LIMITED } else { most };
     estimate.latest_finish(bytes).checked_mul(LATE_FACTOR).unwrap_or(most).clamp(least, most)
 }
 

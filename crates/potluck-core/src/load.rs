@@ -10,9 +10,15 @@ pub use proc_text::{
     parse_psi,
 };
 
+use crate::governor::Yielding;
+use crate::traffic::BothWays;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The least score of a donor that yields to its owner: others are asked first, though its figures are those of a machine
+/// that is hardly used, since it yields.
+const YIELDING: f32 = 0.9;
 
 /// A sample of a donor's load: rates over the last interval, other figures as of its end. A figure that the platform
 /// does not give is 0, which counts as idle.
@@ -48,6 +54,11 @@ pub struct Load {
     pub served_bytes_s: u64,
     /// The bytes a second that Potluck stored for writers.
     pub stored_bytes_s: u64,
+    /// The bytes a second that the donor moves for others at most now; `None` for no limit.
+    pub limits: BothWays<Option<u64>>,
+    /// Why the donor yields to its owner, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub yielding: Option<Yielding>,
 }
 
 /// Pressure stall information: the percentages of the last ten seconds in which some task waited.
@@ -81,7 +92,21 @@ impl Load {
             + 4.0 * weight(network)
             + 2.0 * weight(disk + stalled.io / 100.0)
             + weight(self.cpu_busy + stalled.cpu / 100.0);
-        weighted / 15.0
+        let least = if self.yielding.is_some() { YIELDING } else { 0.0 };
+        (weighted / 15.0).max(least)
+    }
+
+    /// Returns these rates as far as the donor's limits let them be true; a limit is all that is known of a donor of which
+    /// no rate is.
+    pub fn within_limits(&self, rates: BothWays<Option<u64>>) -> BothWays<Option<u64>> {
+        let within = |rate: Option<u64>, limit: Option<u64>| match (rate, limit) {
+            (Some(rate), Some(limit)) => Some(rate.min(limit)),
+            (rate, limit) => rate.or(limit),
+        };
+        BothWays {
+            read: within(rates.read, self.limits.read),
+            written: within(rates.written, self.limits.written),
+        }
     }
 }
 

@@ -33,6 +33,10 @@ const UNKNOWN_RATE: f64 = 125e6;
 /// expected, every read over 100 Mb/s would ask for its first chunks twice.
 const SLOW_RATE: f64 = 12.5e6;
 
+/// The time for which a donor's word on its limit holds: an owner's machine is idle again sooner or later, and a donor
+/// that is asked for nothing cannot say so.
+pub const LIMIT_HOLDS: Duration = Duration::from_secs(5);
+
 /// The speed of one donor as a client knows it.
 #[derive(Debug, Clone, Default)]
 pub struct RateEstimate {
@@ -48,6 +52,9 @@ pub struct RateEstimate {
     failures: u32,
     /// The bytes a second that others, or earlier work, saw of the donor; used until its first answer.
     expected: Option<f64>,
+    /// The bytes a second that the donor says that it moves at most, because it yields to its owner, and until when its
+    /// word holds.
+    limit: Option<(f64, Tick)>,
 }
 
 impl RateEstimate {
@@ -60,6 +67,26 @@ impl RateEstimate {
     /// when an answer is late, because this client's own line may be slower.
     pub fn expecting(rate: Option<f64>) -> Self {
         Self { expected: rate.filter(|rate| *rate > 0.0), ..Self::default() }
+    }
+
+    /// Notes at `now` that the donor says that it moves so many bytes a second at most; `None` for no limit.
+    pub fn limited(&mut self, limit: Option<u64>, now: Tick) {
+        self.limit = limit.map(|limit| ((limit as f64).max(1.0), now + LIMIT_HOLDS));
+    }
+
+    /// Forgets what the donor said of its limit too long ago.
+    pub fn forget_old_limit(&mut self, now: Tick) {
+        self.limit = self.limit.filter(|(_, until)| now < *until);
+    }
+
+    /// Returns whether the donor said lately that it moves no more than it may for its owner's sake.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Returns a rate as far as the donor's limit lets it be true.
+    fn within_limit(&self, rate: f64) -> f64 {
+        self.limit.map_or(rate, |(limit, _)| rate.min(limit))
     }
 
     /// Notes that a request of `bytes` left for the donor.
@@ -129,6 +156,7 @@ impl RateEstimate {
         match self.rate() {
             None => pipeline,
             Some(rate) => {
+                let rate = self.within_limit(rate);
                 let both = (rate * PIPELINE_DELAY_S) as u64 >= pipeline;
                 let least = if both { pipeline } else { chunk };
                 ((rate * TARGET_DELAY_S) as u64).clamp(least, most)
@@ -154,7 +182,7 @@ impl RateEstimate {
     fn finish(&self, bytes: u32, unknown: f64) -> Duration {
         let owed = (self.outstanding + u64::from(bytes)) as f64;
         let doubt = 2_f64.powi(self.failures.min(16) as i32);
-        let seconds = owed / self.rate().unwrap_or(unknown) * doubt;
+        let seconds = owed / self.within_limit(self.rate().unwrap_or(unknown)) * doubt;
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 }

@@ -9,13 +9,6 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Source, TaskFault};
-use std::time::Duration;
-
-/// The rate in bytes a second below which a source is given up: a source that sends hardly anything must not hold up a
-/// task for ever, and there may be a better one.
-const SLOWEST: u32 = 256 << 10;
-/// The time that every chunk may take in addition, whatever its size.
-const ROUND_TRIP: Duration = Duration::from_secs(10);
 
 /// A chunk of which the manager wants a copy on this donor.
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +21,6 @@ pub(crate) struct NewCopy {
     pub ack: AckLevel,
     /// The kind of the chunk.
     pub kind: ChunkKind,
-}
-
-/// Returns the longest time that `len` bytes may take to come.
-pub(crate) fn deadline(len: u32) -> Duration {
-    ROUND_TRIP + Duration::from_secs(u64::from(len / SLOWEST))
 }
 
 /// Fetches `wanted` from the first source that has it, verifies and stores it; does nothing where the chunk is held
@@ -49,10 +37,7 @@ pub(crate) async fn copy(
     }
     let mut worst = None;
     for source in from {
-        let copying =
-            tokio::time::timeout(deadline(wanted.len), copy_from(service, wanted, source));
-        let late = TaskFailure::of(source.donor, TaskFault::SourceAway);
-        match copying.await.unwrap_or(Err(late)) {
+        match copy_from(service, wanted, source).await {
             Ok(()) => return Ok(()),
             Err(fault @ TaskFailure { donor: None, .. }) => return Err(fault),
             Err(fault) => {
@@ -72,7 +57,7 @@ async fn copy_from(
     let NewCopy { chunk, len, ack, kind } = *wanted;
     // Room is taken first, so that no donor sends bytes that cannot be kept.
     let mut incoming = service.store.accept(chunk, len)?;
-    let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
+    let mut fetch = service.fetch(source, chunk, len).await?;
     let mut piece = vec![0; PIECE.min(len as usize) + incoming.tail_len()];
     let mut left = len as usize;
     while left > PIECE {

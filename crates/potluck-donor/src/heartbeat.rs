@@ -298,6 +298,8 @@ impl Heartbeats {
     async fn send_heartbeat(&mut self) -> Result<(), Failure> {
         let terms = self.service.lending_terms.changes();
         let (load, disk, room) = self.sample().await;
+        let throttle = self.service.throttle.in_force();
+        let load = Load { limits: throttle.limits(), yielding: throttle.yielding, ..load };
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
             return self.register().await; // a report is of no use before the manager has compared the whole inventory

@@ -14,7 +14,7 @@
 //!   a task could not be done;
 //! - `mirror`: puts that are passed on to other donors; `peer_addresses`: where those are;
 //! - `scrub`: the reading back of everything, round after round;
-//! - `throttle`: the limits of the owner and of the governor, and the turns of those who wait for them;
+//! - `governor_feed`: what the owner's machine does, for the governor; `throttle`: the limits of the owner and of the governor, and the turns of those who wait for them;
 //! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
@@ -25,6 +25,7 @@ pub mod disk;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod governor_feed;
 mod heartbeat;
 mod idle_thread;
 mod lending_terms;
@@ -60,6 +61,7 @@ pub use throttle::{OwnerThrottle, ThrottleInForce, ThrottledTime};
 use disk::Disk;
 use heartbeat::{DonorFacts, Heartbeats};
 use potluck_core::entropy::Entropy;
+use potluck_core::governor::GovernorTerms;
 use potluck_core::ids::Incarnation;
 use potluck_core::owner_limits::Limits;
 use potluck_wire::addresses::{Addresses, DONOR_LISTEN};
@@ -106,6 +108,8 @@ pub struct DonorConfig {
     pub grace: Option<Duration>,
     /// The time in which everything is read back once.
     pub scrub_every: Duration,
+    /// The terms on which the donor yields to its owner's programs.
+    pub governor: GovernorTerms,
     /// True if the donor shows its figures to strangers, and not to its own machine alone.
     pub metrics_open: bool,
 }
@@ -131,6 +135,7 @@ impl DonorConfig {
             label: None,
             grace: None,
             scrub_every: SCRUB_EVERY,
+            governor: GovernorTerms::default(),
             metrics_open: false,
         }
     }
@@ -221,6 +226,7 @@ impl DonorControls {
         self.service.store.limit(config.limits);
         self.service.scrub.take(config.scrub_every);
         self.service.metrics.open.store(config.metrics_open, Ordering::Relaxed);
+        self.service.governor.set_terms(config.governor);
         self.about.send_if_modified(|about| {
             let now =
                 DonorFacts { label: config.label.clone(), grace: config.grace, ..about.clone() };
@@ -277,6 +283,7 @@ impl Donor {
         let key = state.key().clone();
         let service = Arc::new(Service::new(env, Arc::new(store), key, scrub, caller.clone()));
         service.metrics.open.store(config.metrics_open, Ordering::Relaxed);
+        service.governor.set_terms(config.governor);
         let (label, grace) = (config.label, config.grace);
         let about = DonorFacts { told, port: address.port(), label, grace };
         let (about, heard) = watch::channel(about);

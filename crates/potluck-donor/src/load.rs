@@ -33,18 +33,20 @@ pub(crate) struct Sampler {
 }
 
 /// An open file of `/proc`; its text is empty where the machine does not have the file.
-struct ProcFile {
+pub(crate) struct ProcFile {
     file: Option<Box<dyn OldFile>>,
     buffer: Vec<u8>,
     filled: usize,
 }
 
 impl ProcFile {
-    fn open(disk: &dyn Disk, path: &str) -> Self {
+    /// Opens the file, if the machine has it.
+    pub fn open(disk: &dyn Disk, path: &str) -> Self {
         Self { file: disk.open(Path::new(path)).ok(), buffer: Vec::new(), filled: 0 }
     }
 
-    fn refresh(&mut self) {
+    /// Reads the file anew.
+    pub fn refresh(&mut self) {
         self.filled = 0;
         let Some(file) = &self.file else { return };
         while self.filled < MOST {
@@ -58,7 +60,8 @@ impl ProcFile {
         }
     }
 
-    fn text(&self) -> &str {
+    /// Returns what was read last.
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.buffer[..self.filled]).unwrap_or("")
     }
 }
@@ -82,7 +85,7 @@ impl Sampler {
         let counters = Counters { served, stored, ..text.counters() };
         self.link_age += 1;
         if self.link_age >= SPEED_EVERY {
-            self.link = fastest_link(disk, &counters);
+            self.link = fastest_link(disk, counters.nets.keys());
             self.link_age = 0;
         }
         let load = match &self.earlier {
@@ -94,16 +97,16 @@ impl Sampler {
     }
 }
 
-/// Returns the speed in bytes a second of the fastest link that is up; 0 when no link tells its speed, as virtual links
+/// Returns the speed in bytes a second of the fastest of these links that is up; 0 when no link tells its speed, as virtual links
 /// do not.
-fn fastest_link(disk: &dyn Disk, counters: &Counters) -> u64 {
+pub(crate) fn fastest_link<'n>(disk: &dyn Disk, links: impl Iterator<Item = &'n String>) -> u64 {
     let megabits = |name: &String| -> Option<u64> {
         let file = disk.open(Path::new(&format!("/sys/class/net/{name}/speed"))).ok()?;
         let mut text = [0; 32];
         let n = file.read_at(&mut text, 0).ok()?;
         std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok() // "-1" when the link is down
     };
-    counters.nets.keys().filter_map(megabits).max().unwrap_or(0) * 125_000
+    links.filter_map(megabits).max().unwrap_or(0) * 125_000
 }
 
 #[cfg(test)]

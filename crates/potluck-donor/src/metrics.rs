@@ -3,6 +3,7 @@
 pub mod counted;
 
 use crate::service::Service;
+use potluck_core::governor::Yielding;
 use potluck_wire::metrics::Exposition;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +33,12 @@ pub fn text(service: &Service, connections: usize) -> Arc<str> {
     out.gauge("potluck_scrub_round_bytes", "Bytes held when it began", scrub.of as f64);
     out.counter("potluck_scrub_rounds", "Rounds finished since the store was made", scrub.rounds);
     out.counter("potluck_scrub_spoiled_chunks", "Chunks found spoiled", scrub.spoiled);
+    let throttle = service.throttle.in_force();
+    if let Some(Yielding { budget, .. }) = throttle.yielding {
+        out.gauge("potluck_budget_bytes", "Bytes a second that may be moved", budget as f64);
+    }
+    let yielded = service.throttle.throttled_time().yielded.as_secs();
+    out.counter("potluck_yielded_seconds", "Seconds of yielding to the owner", yielded);
     let failures = service.metrics.heartbeat_failures.load(Ordering::Relaxed);
     out.counter("potluck_heartbeat_failures", "Calls to the manager that failed", failures);
     service.metrics.cached.keep(now, &out)

@@ -2,9 +2,12 @@
 //! because both come in crowds.
 
 use crate::task_failure::TaskFailure;
+use crate::throttle::Throttle;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
+use potluck_core::fair_turns::{Flow, TurnCost};
 use potluck_core::ids::DonorId;
+use potluck_core::traffic::Direction;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{Source, TaskFault};
@@ -17,6 +20,25 @@ use std::time::Duration;
 const MOST: usize = 16;
 /// The time since its last use after which an idle connection is closed, well before the other donor would close it.
 const KEPT: Duration = Duration::from_secs(30);
+
+/// The rate in bytes a second below which a source is given up: a source that sends hardly anything must not hold up a
+/// task for ever, and there may be a better one.
+const SLOWEST: u32 = 256 << 10;
+/// The time that every chunk may take in addition, whatever its size.
+const ROUND_TRIP: Duration = Duration::from_secs(10);
+
+/// Returns the longest time that a source may take to send `len` bytes.
+fn deadline(len: u32) -> Duration {
+    ROUND_TRIP + Duration::from_secs(u64::from(len / SLOWEST))
+}
+
+/// Waits for the answer of a source, which may say again and again that it yields to its owner.
+async fn in_time(
+    len: u32,
+    asked: impl Future<Output = Result<(), PeerError>>,
+) -> Result<(), PeerError> {
+    tokio::time::timeout(deadline(len), asked).await.unwrap_or(Err(PeerError::Silent))
+}
 
 /// The idle connections, the oldest first.
 #[derive(Default)]
@@ -54,17 +76,18 @@ impl PeerConnections {
     /// Asks `source` for the chunk `name` of `len` stored bytes.
     ///
     /// Errors: a fault of the source.
-    pub async fn fetch(
-        &self,
-        env: &Env,
+    pub async fn fetch<'s>(
+        &'s self,
+        env: &'s Env,
+        throttle: &'s Throttle,
         source: &Source,
         name: ChunkName,
         len: u32,
-    ) -> Result<ChunkFetch<'_>, TaskFailure> {
+    ) -> Result<ChunkFetch<'s>, TaskFailure> {
         let to = Peer::of(source);
         let asked = match self.take(&to) {
             Some(mut connection) => {
-                let asked = connection.begin_get(name, len).await;
+                let asked = in_time(len, connection.begin_get(name, len)).await;
                 match asked {
                     // The connection was closed while it was idle, which is no fault of the donor.
                     Err(PeerError::Broken(_) | PeerError::Silent) => None,
@@ -78,14 +101,14 @@ impl PeerConnections {
             None => {
                 let mut connection =
                     self.open(env, source).await.map_err(|why| fault(source, &why))?;
-                let asked = connection.begin_get(name, len).await;
+                let asked = in_time(len, connection.begin_get(name, len)).await;
                 (connection, asked)
             }
         };
         match asked {
             Ok(()) => {
-                let now = env.clock.now();
-                Ok(ChunkFetch { kept_by: self, to, connection, left: len as usize, now })
+                let (left, in_time) = (len as usize, deadline(len));
+                Ok(ChunkFetch { kept_by: self, env, throttle, to, connection, left, in_time })
             }
             Err(why) => {
                 if matches!(why, PeerError::Refused(_)) {
@@ -141,18 +164,35 @@ impl PeerConnections {
 /// A chunk on its way here. [`ChunkFetch::done`] keeps its connection when all of it was read.
 pub(crate) struct ChunkFetch<'c> {
     kept_by: &'c PeerConnections,
+    env: &'c Env,
+    throttle: &'c Throttle,
     to: Peer,
     connection: PeerConnection,
     left: usize,
-    now: Tick,
+    /// The time that the source may still take. The turns that are waited for here are not the source's fault.
+    in_time: Duration,
 }
 
 impl ChunkFetch<'_> {
-    /// Fills `piece` with the next bytes, or a part of it with those that are left; returns their number.
+    /// Fills `piece` with the next bytes, or a part of it with those that are left; returns their number. Waits for a
+    /// turn before.
+    ///
+    /// Errors: a fault of the source, which may have taken too long; [`TaskFault::NotHere`] when the owner pauses.
     pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, TaskFailure> {
         let want = piece.len().min(self.left);
-        let read = self.connection.read(&mut piece[..want]).await;
+        if want == 0 {
+            return Ok(0);
+        }
+        let cost = TurnCost { direction: Direction::Write, bytes: want as u32, requests: 0 };
+        let turn = self.throttle.turn(Flow::Repair, cost).await;
+        turn.map_err(|_| TaskFailure::here(TaskFault::NotHere))?;
+        let began = self.env.clock.now();
+        let reading = self.connection.read(&mut piece[..want]);
+        let read = tokio::time::timeout(self.in_time, reading).await;
+        let read = read.unwrap_or(Err(PeerError::Silent));
         read.map_err(|why| TaskFailure::of(self.to.donor, fault_of(&why)))?;
+        let took = self.env.clock.now().saturating_sub(began);
+        self.in_time = self.in_time.saturating_sub(took);
         self.left -= want;
         Ok(want)
     }
@@ -165,7 +205,7 @@ impl ChunkFetch<'_> {
     /// Keeps the connection for the next chunk, if all of this one was read.
     pub fn done(self) {
         if self.left == 0 {
-            self.kept_by.keep(self.to, self.connection, self.now);
+            self.kept_by.keep(self.to, self.connection, self.env.clock.now());
         }
     }
 }

@@ -2,7 +2,7 @@
 //! that are needed are received side by side, piece by piece, so memory holds one piece of each chunk whatever its
 //! size.
 
-use crate::copy::{NewCopy, deadline};
+use crate::copy::NewCopy;
 use crate::peer_connections::ChunkFetch;
 use crate::service::Service;
 use crate::store::{ChunkOrigin, IncomingChunk};
@@ -12,7 +12,6 @@ use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Shard, TaskFault};
-use std::time::Duration;
 
 /// A group of which chunks are to be computed, and the chunks of it that can be fetched.
 pub(crate) struct RebuiltGroup {
@@ -89,9 +88,8 @@ pub(crate) async fn rebuild(
         if chosen.len() < need {
             return Err(worst.unwrap_or(TaskFailure::here(TaskFault::SourceMissing)));
         }
-        let longest = chosen.iter().map(|shard| shard.len).max().unwrap_or(0);
         let rebuilding = rebuild_from(service, wanted, position, &group, &chosen, &codec);
-        let failed = match in_time(longest, &chosen, rebuilding).await {
+        let failed = match rebuilding.await {
             Ok(placed) => return placed,
             Err(failed) => failed,
         };
@@ -124,8 +122,7 @@ pub(crate) async fn encode(
             return Err(worst.unwrap_or(TaskFailure::here(TaskFault::SourceMissing)));
         }
         let chosen: Vec<&Shard> = group.shards.iter().collect();
-        let encoding = encode_from(service, ack, &chosen, longest, &codec);
-        let failed = match in_time(longest, &chosen, encoding).await {
+        let failed = match encode_from(service, ack, &chosen, longest, &codec).await {
             Ok(encoded) => return encoded,
             Err(failed) => failed,
         };
@@ -139,25 +136,6 @@ pub(crate) async fn encode(
 fn give_up(shards: &mut [Shard], position: u8) {
     let shard = shards.iter_mut().find(|shard| shard.position == position);
     shard.into_iter().for_each(|shard| drop(shard.from.remove(0)));
-}
-
-/// Runs an attempt within a time for chunks of `len` bytes. No source in particular is at fault for an attempt that
-/// takes longer; the first one is blamed, so that the number of attempts is bounded.
-async fn in_time<T>(
-    len: u32,
-    chosen: &[&Shard],
-    attempt: impl Future<Output = Result<Result<T, TaskFailure>, Failed>>,
-) -> Result<Result<T, TaskFailure>, Failed> {
-    let whole = deadline(len) + chosen.len() as u32 * Duration::from_secs(1);
-    match tokio::time::timeout(whole, attempt).await {
-        Ok(ended) => ended,
-        Err(_) => match chosen.first().map(|shard| (shard.position, shard.from[0].donor)) {
-            Some((position, donor)) => {
-                Err(Failed { position, fault: TaskFailure::of(donor, TaskFault::SourceAway) })
-            }
-            None => Ok(Err(TaskFailure::here(TaskFault::SourceMissing))),
-        },
-    }
 }
 
 async fn rebuild_from(
@@ -246,8 +224,7 @@ async fn open<'s>(
 ) -> Result<(Vec<Stream<'s>>, usize), Failed> {
     let mut streams = Vec::with_capacity(chosen.len());
     for shard in chosen {
-        let asking =
-            service.peer_connections.fetch(&service.env, &shard.from[0], shard.chunk, shard.len);
+        let asking = service.fetch(&shard.from[0], shard.chunk, shard.len);
         let failed = |fault| Failed { position: shard.position, fault };
         let fetch = asking.await.map_err(failed)?;
         let (verifier, piece) =

@@ -1,7 +1,9 @@
 //! The run of a donor: all that it does by itself until it is told to stop, and how it stops.
 
+use crate::disk::Disk;
 use crate::mirror::Deferred;
 use crate::quarantine_timer::look_again_for_ever;
+use crate::service::Service;
 use crate::{Donor, DonorError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,7 @@ impl Donor {
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
             () = Deferred::copy_for_ever(Arc::clone(&self.service)) => {}
             () = self.service.throttle.hand_out_for_ever() => {}
+            () = govern(&self.service, &*self.disk) => {}
             () = look_again_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
@@ -30,4 +33,9 @@ impl Donor {
         tracing::info!("the donor has stopped");
         Ok(())
     }
+}
+
+async fn govern(service: &Service, disk: &dyn Disk) {
+    let Service { governor, throttle, traffic, env, .. } = service;
+    governor.govern_for_ever(throttle, traffic, &*env.clock, disk).await;
 }

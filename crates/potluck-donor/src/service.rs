@@ -1,19 +1,23 @@
 //! The state that the server, the heartbeats and the background work of a donor share.
 
 use crate::chunk_orders::ChunkOrderQueues;
+use crate::governor_feed::GovernorFeed;
 use crate::lending_terms::LendingTerms;
 use crate::metrics::counted::DonorMetrics;
 use crate::mirror::Deferred;
 use crate::peer_addresses::PeerAddresses;
-use crate::peer_connections::PeerConnections;
+use crate::peer_connections::{ChunkFetch, PeerConnections};
 use crate::registration::ManagersWord;
 use crate::scrub::Scrub;
 use crate::session::LongPieces;
 use crate::session_budgets::SessionTickets;
 use crate::store::Store;
+use crate::task_failure::TaskFailure;
 use crate::throttle::Throttle;
 use crate::traffic::ServedTraffic;
+use potluck_core::chunk::ChunkName;
 use potluck_wire::call::Caller;
+use potluck_wire::control::Source;
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::ticket::Secret;
 use std::sync::{Arc, Mutex};
@@ -29,6 +33,7 @@ pub(crate) struct Service {
     pub tickets: SessionTickets,
     pub long_pieces: LongPieces,
     pub registration: ManagersWord,
+    pub governor: GovernorFeed,
     /// The limits on what is read and written for others.
     pub throttle: Throttle,
     /// Connections to other donors.
@@ -65,6 +70,7 @@ impl Service {
             tickets: SessionTickets::default(),
             long_pieces: LongPieces::default(),
             registration,
+            governor: GovernorFeed::default(),
             throttle,
             peer_connections: PeerConnections::default(),
             deferred: Deferred::default(),
@@ -94,6 +100,18 @@ impl Service {
     pub async fn closed(&self) {
         // An error would mean that the sender is gone, which is in `self`.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Asks another donor for a chunk of `len` stored bytes.
+    ///
+    /// Errors: a fault of the source.
+    pub async fn fetch(
+        &self,
+        source: &Source,
+        name: ChunkName,
+        len: u32,
+    ) -> Result<ChunkFetch<'_>, TaskFailure> {
+        self.peer_connections.fetch(&self.env, &self.throttle, source, name, len).await
     }
 
     /// Runs work with other machines, and returns `None` as soon as the donor shuts down: a frozen machine would hold

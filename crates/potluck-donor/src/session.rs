@@ -14,9 +14,11 @@ pub(crate) use piece::LongPieces;
 use piece::PieceBuffer;
 use potluck_core::fair_turns::{Flow, TurnCost};
 use potluck_core::policy::AckLevel;
+use potluck_core::traffic::Direction;
 use potluck_wire::bulk::{BulkStatus, FrameError, Inbox, Lane, PIECE, Reply, Request};
 use potluck_wire::ticket::{Grant, Ops};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,9 @@ const TURN: Duration = Duration::from_millis(50);
 /// The time after which waiting answers are sent with the end of the next request: on a slow disk a peer would else
 /// hear nothing while its puts are done one after the other.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(20);
+
+/// The time after which a peer hears that its request still waits for a turn: well within its stall timeout.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
 
 /// A bulk connection whose peer has proved its ticket.
 pub(crate) struct BulkSession {
@@ -37,6 +42,10 @@ pub(crate) struct BulkSession {
     piece: PieceBuffer,
     /// The donors to which puts can be forwarded.
     routes: Routes,
+    /// True if the peer is on this machine: what it moves, it moves for the owner.
+    is_local: bool,
+    /// The direction of the request that is answered.
+    direction: Direction,
 }
 
 /// The reasons why a connection gives up its thread, though it has not ended.
@@ -68,7 +77,14 @@ impl BulkSession {
             lane,
             piece: PieceBuffer::default(),
             routes: Routes::default(),
+            is_local: false,
+            direction: Direction::Read,
         }
+    }
+
+    /// Notes that the peer is on this machine, so that the governor does not make it wait.
+    pub fn serve_owner(&mut self) {
+        self.is_local = true;
     }
 
     /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the session pauses:
@@ -105,15 +121,19 @@ impl BulkSession {
             }
             match request {
                 Request::Put { name, ack, len, kind, forward } => {
+                    self.direction = Direction::Write;
                     let put = put::Put { name, ack, len, kind };
-                    let reply = self.put(io, put, &forward).await?;
+                    let reply = self.put(io, tag, put, &forward).await?;
                     self.answer(io, tag, reply, is_quick).await?;
                 }
                 Request::Route { number, len } => {
                     let status = self.route(io, number, len).await?;
                     self.answer(io, tag, Reply::bare(status), false).await?;
                 }
-                Request::Get { name, part } => self.get(io, tag, &name, part).await?,
+                Request::Get { name, part } => {
+                    self.direction = Direction::Read;
+                    self.get(io, tag, &name, part).await?;
+                }
             }
             // Bytes that are there already are the begin of the next request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
@@ -136,6 +156,7 @@ impl BulkSession {
         reply: Reply,
         may_wait: bool,
     ) -> Result<(), FrameError> {
+        let reply = Reply { limit: self.limit(), ..reply };
         Ok(io.answer(&reply.encode(tag, &mut self.lane), may_wait).await?)
     }
 
@@ -143,19 +164,45 @@ impl BulkSession {
     /// session.
     fn flow(&self) -> Flow {
         match (self.grant.member, self.grant.session) {
+            _ if self.is_local => Flow::Owner,
             (Some(member), _) => Flow::Client(member),
             (None, Some(_)) => Flow::Manager,
             (None, None) => Flow::Repair,
         }
     }
 
-    /// Waits for a turn, where there is a limit on what the donor moves.
-    async fn turn(&self, io: &mut impl PeerIo, cost: TurnCost) -> Result<(), PausedByOwner> {
-        let throttle = &self.service.throttle;
-        match throttle.is_limited() {
-            true => io.meanwhile(throttle.turn(self.flow(), cost)).await,
-            false => Ok(()),
+    /// Waits for a turn, where there is a limit on what the donor moves. A peer that waits for the answer to `tag` is
+    /// told so again and again, lest it takes the donor for a broken one.
+    async fn turn(
+        &mut self,
+        io: &mut impl PeerIo,
+        tag: u32,
+        cost: TurnCost,
+    ) -> Result<Result<(), PausedByOwner>, FrameError> {
+        let service = Arc::clone(&self.service);
+        if !service.throttle.is_limited() {
+            return Ok(Ok(()));
         }
+        let mut turn = pin!(service.throttle.turn(self.flow(), cost));
+        loop {
+            let in_time = async { tokio::time::timeout(TOLD_EVERY, turn.as_mut()).await };
+            match io.meanwhile(in_time).await {
+                Ok(turn) => return Ok(turn),
+                Err(_) => {
+                    self.answer(io, tag, Reply::bare(BulkStatus::Throttled), false).await?;
+                }
+            }
+        }
+    }
+
+    /// Returns the bytes a second that the peer can have at most; `None` where there is no limit.
+    fn limit(&self) -> Option<u64> {
+        if !self.service.throttle.is_limited() {
+            return None;
+        }
+        let in_force = self.service.throttle.in_force();
+        let limits = if self.is_local { in_force.owner.bytes_s } else { in_force.limits() };
+        *limits.of(self.direction)
     }
 
     /// Checks that the ticket still allows `ops`.

@@ -6,6 +6,7 @@
 
 use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::fair_turns::{FairTurns, Flow, NextTurn, SLICE, ServiceLimits, TurnCost};
+use potluck_core::governor::Yielding;
 use potluck_core::traffic::BothWays;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,23 +34,24 @@ pub struct OwnerThrottle {
 pub struct ThrottleInForce {
     /// The limits of the owner.
     pub owner: OwnerThrottle,
-    /// The bytes a second that the governor allows in both directions together; `None` for no limit.
-    pub budget: Option<u64>,
+    /// Why the governor limits both directions together, and to how much; `None` while it need not.
+    pub yielding: Option<Yielding>,
 }
 
 impl ThrottleInForce {
-    /// Returns the limits that follow.
-    fn limits(&self) -> ServiceLimits {
+    /// Returns the limits of turns that follow.
+    fn of_turns(&self) -> ServiceLimits {
+        let budget = self.yielding.map(|yielding| yielding.budget);
         ServiceLimits {
-            both_bytes_s: if self.owner.paused { Some(0) } else { self.budget },
+            both_bytes_s: if self.owner.paused { Some(0) } else { budget },
             each_bytes_s: self.owner.bytes_s,
-            requests_s: self.budget.map(|bytes| bytes.div_ceil(BYTES_PER_REQUEST)),
+            requests_s: budget.map(|bytes| bytes.div_ceil(BYTES_PER_REQUEST)),
         }
     }
 
     /// Returns the bytes a second that can be had in each direction at most; `None` for no limit.
-    pub fn expected(&self) -> BothWays<Option<u64>> {
-        let both = self.limits().both_bytes_s;
+    pub fn limits(&self) -> BothWays<Option<u64>> {
+        let both = self.of_turns().both_bytes_s;
         self.owner.bytes_s.map(|own| match (*own, both) {
             (Some(own), Some(both)) => Some(own.min(both)),
             (own, both) => own.or(both),
@@ -130,13 +132,12 @@ impl Throttle {
         self.change(|now| now.owner = owner);
     }
 
-    /// Sets the bytes a second that the governor allows from now on; `None` for no limit.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the governor is the next change"))]
-    pub fn set_budget(&self, budget: Option<u64>) {
-        self.change(|now| now.budget = budget);
+    /// Sets what the governor decided, from now on.
+    pub fn set_yielding(&self, yielding: Option<Yielding>) {
+        self.change(|now| now.yielding = yielding);
         let (mut times, now) = (self.times(), self.clock.now());
         times.count(now);
-        times.yielding_since = budget.map(|_| now);
+        times.yielding_since = yielding.map(|_| now);
     }
 
     fn change(&self, how: impl FnOnce(&mut ThrottleInForce)) {
@@ -147,7 +148,7 @@ impl Throttle {
         if now == before {
             return;
         }
-        let limits = now.limits();
+        let limits = now.of_turns();
         let mut turns = self.turns();
         turns.limit(limits, self.clock.now());
         self.limited.store(!limits.is_none(), Ordering::Release);
@@ -180,7 +181,7 @@ impl Throttle {
         left.min(if self.is_limited() { SLICE.into() } else { UNLIMITED_SLICE })
     }
 
-    /// Waits for a turn, if there is any limit.
+    /// Waits for a turn, if there is any limit on this flow.
     ///
     /// Errors: [`PausedByOwner`] when the owner has paused the donor, or does so meanwhile.
     pub async fn turn(&self, flow: Flow, cost: TurnCost) -> Result<(), PausedByOwner> {
@@ -194,7 +195,11 @@ impl Throttle {
             if in_force.owner.paused {
                 return Err(PausedByOwner);
             }
-            if in_force.limits().is_none() {
+            let is_free = match flow {
+                Flow::Owner => in_force.owner.bytes_s.of(cost.direction).is_none(),
+                _ => in_force.of_turns().is_none(),
+            };
+            if is_free {
                 return Ok(());
             }
             let (begin, turn) = oneshot::channel();
@@ -233,6 +238,7 @@ impl Throttle {
 mod tests {
     use super::*;
     use potluck_core::clock::SystemClock;
+    use potluck_core::governor::OwnerResource;
     use potluck_core::ids::MemberId;
     use potluck_core::traffic::Direction;
     use std::sync::Arc;
@@ -244,6 +250,10 @@ mod tests {
         let handing_out = Arc::clone(&throttle);
         tokio::spawn(async move { handing_out.hand_out_for_ever().await });
         throttle
+    }
+
+    fn yielding(budget: u64) -> Yielding {
+        Yielding { to: OwnerResource::Disk, others_percent: 50, budget }
     }
 
     fn client(number: u32) -> Flow {
@@ -260,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn a_pause_refuses_who_waits_and_who_comes() {
         let throttle = throttle();
-        throttle.set_budget(Some(1));
+        throttle.set_yielding(Some(yielding(1)));
         throttle.turn(client(1), READ).await.expect("the bucket is not in debt yet");
         let waiting = Arc::clone(&throttle);
         let waiting = tokio::spawn(async move { waiting.turn(client(1), READ).await });
@@ -271,7 +281,7 @@ mod tests {
         assert_eq!(waiting.await.expect("no panic"), Err(PausedByOwner));
         assert_eq!(throttle.turn(client(2), READ).await, Err(PausedByOwner));
         throttle.set_owner_throttle(OwnerThrottle::default());
-        throttle.set_budget(None);
+        throttle.set_yielding(None);
         assert_eq!(throttle.turn(client(2), READ).await, Ok(()));
         assert!(!throttle.is_limited() && throttle.throttled_time().yielded > Duration::ZERO);
     }
@@ -290,7 +300,7 @@ mod tests {
             })
             .collect();
         tokio::task::yield_now().await;
-        assert_eq!(throttle.in_force().expected(), BothWays { read: Some(1), written: None });
+        assert_eq!(throttle.in_force().limits(), BothWays { read: Some(1), written: None });
         throttle.set_owner_throttle(OwnerThrottle::default());
         for turn in turns {
             assert_eq!(turn.await.expect("no panic"), Ok(()));

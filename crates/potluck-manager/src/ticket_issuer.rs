@@ -3,7 +3,7 @@
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_pool::{DonorContact, Pool, Ticketed};
 use potluck_wire::control::{DonorAccess, Source};
 use potluck_wire::env::Env;
@@ -70,10 +70,11 @@ impl TicketIssuer {
         Some(Source { donor: contact.donor, addresses: contact.addresses, ticket })
     }
 
-    /// Makes tickets that let a client read from `donors`.
-    pub fn for_reading(&self, donors: Vec<DonorContact>) -> Vec<DonorAccess> {
+    /// Makes tickets that let a member read from `donors`.
+    pub fn for_reading(&self, member: MemberId, donors: Vec<DonorContact>) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
-        let caveats = |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), issued, expires];
+        let (ops, member) = (Caveat::Ops(Ops::GET), Caveat::Member(member));
+        let caveats = |donor| [Caveat::Donor(donor), ops, issued, expires, member];
         donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
     }
 
@@ -92,6 +93,7 @@ impl TicketIssuer {
             live: contact.live,
             load: contact.load,
             rates: contact.rates,
+            limits: contact.limits,
             domain: contact.domain,
         }
     }

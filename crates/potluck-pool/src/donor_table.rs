@@ -107,6 +107,8 @@ pub struct DonorContact {
     pub load: f32,
     /// The donor's rates in bytes a second, as far as they are known.
     pub rates: BothWays<Option<u64>>,
+    /// The bytes a second that the donor moves for others at most, as it says; `None` for no limit.
+    pub limits: BothWays<Option<u64>>,
     /// The donor's failure domain.
     pub domain: Domain,
     /// The key and incarnation that sign the donor's receipts, once it registered.

@@ -209,6 +209,9 @@ pub enum BulkStatus {
     DiskFailed = 5,
     /// The donor is going down, or its lent directory is not there.
     Away = 6,
+    /// The request waits for its turn, because the donor yields to its owner. The answer follows, maybe after more of
+    /// these.
+    Throttled = 7,
 }
 
 impl BulkStatus {
@@ -221,6 +224,7 @@ impl BulkStatus {
             Self::Denied,
             Self::DiskFailed,
             Self::Away,
+            Self::Throttled,
         ]
         .into_iter()
         .find(|status| *status as u8 == byte)
@@ -239,12 +243,14 @@ pub struct Reply {
     pub receipt: Option<(AckLevel, Receipt)>,
     /// The proofs of the other donors, after a put that was forwarded and waited for.
     pub forwarded: Forwarded,
+    /// The bytes a second that the donor moves for others at most now, in whole KiB; `None` where there is no limit.
+    pub limit: Option<u64>,
 }
 
 impl Reply {
     /// Makes an answer without body or receipt.
     pub fn bare(status: BulkStatus) -> Self {
-        Self { status, body: 0, receipt: None, forwarded: Forwarded::default() }
+        Self { status, body: 0, receipt: None, forwarded: Forwarded::default(), limit: None }
     }
 
     /// Makes the answer to a successful get.
@@ -256,6 +262,14 @@ impl Reply {
     pub fn stored(ack: AckLevel, receipt: Receipt) -> Self {
         Self { receipt: Some((ack, receipt)), ..Self::bare(BulkStatus::Ok) }
     }
+}
+
+/// The place in an answer's header of its limit in KiB a second; 0 stands for none.
+const LIMIT: Range<usize> = 12..16;
+
+/// Returns a limit as it is sent. One of less than a KiB a second is still one.
+fn limit_in_kib(limit: Option<u64>) -> u32 {
+    limit.map_or(0, |bytes| u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1))
 }
 
 fn head(kind: u8, ack: u8, tag: u32, body: u32, ext: &[&[u8]]) -> Vec<u8> {
@@ -337,6 +351,7 @@ impl Reply {
         let (ack, receipt) = sent.as_ref().map_or((0, &[][..]), |(ack, bytes)| (*ack, &bytes[..]));
         let others = self.forwarded.bytes();
         let mut head = head(self.status as u8, ack, tag, self.body, &[receipt, others]);
+        head[LIMIT].copy_from_slice(&limit_in_kib(self.limit).to_le_bytes());
         lane.sign(&mut head);
         head
     }
@@ -346,15 +361,19 @@ impl Reply {
         if head.body() > MAX_CHUNK {
             return Err(FrameError::Malformed("impossible chunk length"));
         }
+        let limit = match head.limit() {
+            0 => None,
+            kib => Some(u64::from(kib) << 10),
+        };
         let bad = FrameError::Malformed("receipt");
         let (receipts, []) = head.ext().as_chunks::<{ Receipt::SIZE }>() else { return Err(bad) };
         let Some((first, others)) = receipts.split_first() else {
-            return Ok(Self { status, ..Self::found(head.body()) });
+            return Ok(Self { status, limit, ..Self::found(head.body()) });
         };
         let ack = ack_from_byte(head.bytes[2]).ok_or(FrameError::Malformed("ack level"))?;
         let forwarded = Forwarded::from_bytes(others).ok_or(bad)?;
         let receipt = Some((ack, Receipt::from_bytes(first)));
-        Ok(Self { status, body: head.body(), receipt, forwarded })
+        Ok(Self { status, body: head.body(), receipt, forwarded, limit })
     }
 }
 
@@ -372,6 +391,9 @@ impl Head {
     }
     fn body(&self) -> u32 {
         u32::from_le_bytes(self.bytes[8..12].try_into().expect("4 bytes"))
+    }
+    fn limit(&self) -> u32 {
+        u32::from_le_bytes(self.bytes[LIMIT].try_into().expect("4 bytes"))
     }
 }
 
@@ -616,7 +638,8 @@ mod tests {
 
         let receipt = |byte| Receipt::from_bytes(&[byte; Receipt::SIZE]);
         let forwarded = Forwarded::of(&[Some(receipt(4)), None]);
-        let said = Reply { forwarded, ..Reply::stored(AckLevel::Disk, receipt(3)) };
+        let limit = Some(3 << 20);
+        let said = Reply { forwarded, limit, ..Reply::stored(AckLevel::Disk, receipt(3)) };
         assert_eq!(said.forwarded.receipts().collect::<Vec<_>>(), [Some(receipt(4)), None]);
         let bytes = said.encode(9, &mut sender.donor);
         let mut inbox = Inbox::new(keys().donor, &bytes).expect("fits");

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// of the default size takes half a minute.
 const SLOWEST: u32 = 128 << 10;
 
+/// The number of times that a donor may say of one request that it waits for a turn: those of about two minutes.
+const MOST_THROTTLED: u32 = 60;
+
 /// One connection to one donor.
 pub struct PeerConnection {
     opened: OpenedBulk,
@@ -180,13 +183,18 @@ impl PeerConnection {
 
     async fn answer(&mut self) -> Result<Reply, PeerError> {
         let OpenedBulk { io, inbox, .. } = &mut self.opened;
-        match unless_stalled(inbox.reply(io)).await? {
-            Some((answered, reply)) if answered == self.tag => match reply.status {
-                BulkStatus::Ok => Ok(reply),
-                refused => Err(PeerError::Refused(refused)),
-            },
-            Some(_) => Err(FrameError::Malformed("an answer out of turn").into()),
-            None => Err(FrameError::Truncated.into()),
+        let mut throttled = 0;
+        loop {
+            match unless_stalled(inbox.reply(io)).await? {
+                Some((answered, reply)) if answered == self.tag => match reply.status {
+                    BulkStatus::Ok => return Ok(reply),
+                    // The donor yields to its owner and says so, but not for ever.
+                    BulkStatus::Throttled if throttled < MOST_THROTTLED => throttled += 1,
+                    refused => return Err(PeerError::Refused(refused)),
+                },
+                Some(_) => return Err(FrameError::Malformed("an answer out of turn").into()),
+                None => return Err(FrameError::Truncated.into()),
+            }
         }
     }
 }

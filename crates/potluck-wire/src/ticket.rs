@@ -115,7 +115,7 @@ pub enum Caveat {
     Session(SessionId),
     /// The ticket was issued when the manager's clock showed this many milliseconds.
     Issued(u64),
-    /// The write session that the ticket is for is one of this member.
+    /// The ticket was issued to this member, whose share of the donor its requests take.
     Member(MemberId),
 }
 
@@ -177,7 +177,7 @@ pub struct Grant {
     pub expires: u64,
     /// The write session that the ticket serves, if any.
     pub session: Option<SessionId>,
-    /// The member whose session that is; `None` for a session of the manager itself.
+    /// The member that the ticket was issued to; `None` for the manager itself, and for copies between donors.
     pub member: Option<MemberId>,
     /// The secret that keys the connection.
     pub secret: Secret,

@@ -261,6 +261,19 @@ pub static KEYS: &[Key] = &[
         Unset::Value("30d"),
         "How long reading back everything takes, again and again",
     ),
+    Key::new(
+        "lend.slowdown",
+        SettingKind::Slowdown,
+        Unset::Value("5%"),
+        "How much slower the owner's own programs may become by what this machine serves; off: it never yields to them",
+    ),
+    Key::new(
+        "lend.least-rate",
+        SettingKind::Size { least: 0 },
+        Unset::Value("1MiB"),
+        "Bytes a second that are served however busy the owner is, so that chunks can be read that only this machine has; \
+         0: none",
+    ),
     Key::new("lend.listen", SettingKind::Address, Unset::Value(DONOR_LISTEN), "Where the donor listens")
         .at_restart(),
     Key::new(

@@ -3,7 +3,7 @@
 use super::{Body, ChunkRequest, LinkError, Owed, PutResult, Received, Seal, StoredPut, gone};
 use crate::buffer::{Buffer, Buffers};
 use potluck_core::chunk::{ChunkName, Verifier};
-use potluck_core::hedging::{LEAST_RECEIVED, LEAST_TAKEN, STALL_TIMEOUT};
+use potluck_core::hedging::{LEAST_RECEIVED, LEAST_TAKEN, STALL_TIMEOUT, THROTTLED_TIMEOUT};
 use potluck_core::merkle::SEGMENT;
 use potluck_wire::bulk::{BulkStatus, FrameError, HEADER, Inbox, MAC, Reply, StreamIo};
 use potluck_wire::net::KernelSide;
@@ -17,6 +17,10 @@ use tokio::time::Instant;
 
 /// The time that the link waits for bytes that should have arrived already.
 const MOMENT: Duration = Duration::from_millis(10);
+
+/// The number of times that a donor may say of one request that it waits for its turn: those of about ten minutes, for
+/// which its tickets hold.
+const MOST_THROTTLED: u32 = 300;
 
 /// The longest body that is waited for together with the head before it, for [`MOMENT`] at most, so that a reader of
 /// small parts is woken once for each answer.
@@ -35,6 +39,29 @@ pub(super) struct Incoming<R> {
     /// The number of bytes that the sending half has written.
     pub written: Arc<AtomicU64>,
     pub buffers: Buffers,
+    pub told: LimitTold,
+}
+
+/// What the donor said last of its limit, and who is told of it.
+pub(super) struct LimitTold {
+    /// The bytes a second that the donor moves at most; `None` for no limit.
+    pub limit: Option<u64>,
+    pub tell: Box<dyn FnMut(Option<u64>) + Send>,
+}
+
+impl LimitTold {
+    /// Notes a limit. One that is told again is news, for its word holds for a while only.
+    fn told(&mut self, limit: Option<u64>) {
+        if limit.is_some() || self.limit.is_some() {
+            (self.tell)(limit);
+        }
+        self.limit = limit;
+    }
+
+    /// Returns `stall`, or the longer time that a donor has that yields to its owner.
+    fn stall_timeout(&self, stall: Duration) -> Duration {
+        if self.limit.is_some() { stall.max(THROTTLED_TIMEOUT) } else { stall }
+    }
 }
 
 impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
@@ -52,7 +79,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 }
                 _ => 1,
             };
-            let answer = match self.reply(end, stall, whole).await {
+            let answer = match self.final_reply(tag, end, stall, whole).await {
                 Ok(Some((answered, reply))) if answered == tag => Ok(reply),
                 Ok(Some(_)) => Err(LinkError::Away("answered out of turn".into())),
                 Ok(None) => Err(gone()),
@@ -67,6 +94,30 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             };
             if !goes_on {
                 return; // dropping the owed answers tells all callers that wait for them
+            }
+        }
+    }
+
+    /// Receives the next answer that is more than the word that a request waits for its turn. A donor that says so for too
+    /// long is given up.
+    async fn final_reply(
+        &mut self,
+        tag: u32,
+        end: u64,
+        stall: Duration,
+        whole: usize,
+    ) -> Result<Option<(u32, Reply)>, LinkError> {
+        let mut throttled = 0;
+        loop {
+            let reply = self.reply(end, self.told.stall_timeout(stall), whole).await?;
+            self.told.told(reply.as_ref().and_then(|(_, reply)| reply.limit));
+            match &reply {
+                Some((answered, Reply { status: BulkStatus::Throttled, .. }))
+                    if *answered == tag && throttled < MOST_THROTTLED =>
+                {
+                    throttled += 1;
+                }
+                _ => return Ok(reply),
             }
         }
     }
@@ -170,10 +221,11 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
 
     /// Fills `out` from the body.
     ///
-    /// Errors: [`LinkError::Away`] also for a donor that sends less than [`LEAST_RECEIVED`] in [`STALL_TIMEOUT`].
+    /// Errors: [`LinkError::Away`] also for a donor that sends less than [`LEAST_RECEIVED`] in its stall timeout.
     async fn fill(&mut self, out: &mut [u8]) -> Result<(), LinkError> {
         let (mut filled, mut before) = (0, 0);
-        let mut deadline = Instant::now() + STALL_TIMEOUT;
+        let stall = self.told.stall_timeout(STALL_TIMEOUT);
+        let mut deadline = Instant::now() + stall;
         while filled < out.len() {
             let left = out.len() - filled;
             if left > TOGETHER as usize {
@@ -196,9 +248,9 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             if Instant::now() >= deadline && filled < out.len() {
                 if filled - before < LEAST_RECEIVED {
                     let came = filled - before;
-                    return Err(LinkError::Away(format!("sent {came} bytes in {STALL_TIMEOUT:?}")));
+                    return Err(LinkError::Away(format!("sent {came} bytes in {stall:?}")));
                 }
-                (before, deadline) = (filled, Instant::now() + STALL_TIMEOUT);
+                (before, deadline) = (filled, Instant::now() + stall);
             }
         }
         Ok(())

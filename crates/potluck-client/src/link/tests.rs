@@ -66,7 +66,7 @@ async fn a_donor_that_reads_nothing_hangs_nobody_a2() {
         lane: keys.client,
     };
     let buffers = Buffers::new(1 << 20);
-    let link = Link::start(opened, buffers.clone());
+    let link = Link::start(opened, buffers.clone(), |_| {});
     let body = body(&buffers, 4096).await;
     let put = || link.put(name_of(&body), AckLevel::Memory, body.clone(), None);
     let both = async { tokio::join!(put(), put()) };
@@ -176,7 +176,7 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
         told
     });
     let buffers = Buffers::new(1 << 20);
-    let link = Link::start(opened, buffers.clone());
+    let link = Link::start(opened, buffers.clone(), |_| {});
     let body = body(&buffers, 4096).await;
     for _ in 0..2 {
         let forward = Forwarding { to: vec![source(4, 4), source(5, 5)], wait: true };
@@ -235,7 +235,7 @@ async fn chunk_of_a_shortened_file_is_refused_alone() {
     std::fs::write(&path, &content).expect("written");
     let file = Arc::new(std::fs::File::open(&path).expect("opened"));
     let buffers = Buffers::new(64 << 20);
-    let link = Link::start(opened, buffers.clone());
+    let link = Link::start(opened, buffers.clone(), |_| {});
     let whole = 100..20 << 20;
     let mut parts = Vec::new();
     for part in [whole.clone(), 0..1000, content.len() - 2000..content.len()] {
@@ -270,7 +270,7 @@ fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
         inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
         lane: keys.client.clone(),
     };
-    (Link::start(opened, Buffers::new(1 << 20)), StreamIo(theirs), keys)
+    (Link::start(opened, Buffers::new(1 << 20), |_| {}), StreamIo(theirs), keys)
 }
 
 #[tokio::test(start_paused = true)]

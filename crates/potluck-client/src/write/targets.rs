@@ -270,6 +270,7 @@ mod tests {
             live: true,
             load: 0.0,
             rates: BothWays::default(),
+            limits: BothWays::default(),
             ticket: None,
             incarnation: None,
             domain: *domain,

@@ -3,7 +3,7 @@
 use potluck_core::clock::Tick;
 use potluck_core::hedging::overdue;
 use potluck_core::ids::DonorId;
-use potluck_core::rate_estimate::{RateEstimate, choose};
+use potluck_core::rate_estimate::{LIMIT_HOLDS, RateEstimate, choose};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -263,4 +263,21 @@ fn only_requests_that_others_finish_much_sooner_are_overdue() {
     let mut mute = RateEstimate::new();
     mute.sent(chunk, at(0));
     assert!(overdue(&mute, rate, chunk, at(0), at(50)), "never answered");
+}
+
+#[test]
+fn limited_donor_is_expected_by_its_limit_for_a_while() {
+    let mut estimate = RateEstimate::new();
+    estimate.sent(64 << 20, Duration::ZERO);
+    estimate.acked(64 << 20, Duration::ZERO, Duration::from_secs(1));
+    let (free, now) = (estimate.expected_finish(8 << 20), Duration::from_secs(1));
+    estimate.limited(Some(1 << 20), now);
+    assert_eq!(estimate.expected_finish(8 << 20), Duration::from_secs(8));
+    assert_eq!(estimate.latest_finish(8 << 20), Duration::from_secs(8));
+    assert_eq!(estimate.window(4 << 20), 4 << 20, "one chunk at a time");
+    estimate.forget_old_limit(now + LIMIT_HOLDS);
+    assert!(!estimate.is_limited());
+    assert_eq!(estimate.expected_finish(8 << 20), free);
+    estimate.limited(Some(0), now);
+    assert!(estimate.expected_finish(1) >= Duration::from_secs(1), "it may take for ever");
 }

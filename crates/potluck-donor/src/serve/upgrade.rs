@@ -2,6 +2,7 @@
 //! proves the peer.
 
 use super::{Server, Stranger};
+use crate::idle_thread::yield_for_good;
 use crate::session::{BulkSession, Paused};
 use crate::socket::{RuntimeIo, SocketIo, run_ready};
 use crate::stall_timeout::{IDLE, StallTimeout};
@@ -132,6 +133,9 @@ impl Server {
         let Peer { session, first, origin, place } = peer;
         let serve = async {
             let (mut socket, mut session, mut first) = (socket, session, first);
+            if is_local(&socket) {
+                session.serve_owner();
+            }
             loop {
                 let Some(turn) = self.service.unless_closed(self.turns.turn(origin)).await else {
                     return Ok(());
@@ -171,6 +175,7 @@ impl Server {
         let (runtime, server) = (tokio::runtime::Handle::current(), Arc::clone(self));
         let (tell, told) = tokio::sync::oneshot::channel();
         let serve = move || {
+            yield_for_good();
             let ran = SocketIo::new(socket, timeout, runtime).map_err(FrameError::Io).and_then(
                 |mut io| {
                     let paused = run_ready(session.run(&mut io, first, || server.turns.wanted()))?;
@@ -200,6 +205,13 @@ impl Server {
             () = self.service.closed() => {}
         }
     }
+}
+
+/// Returns whether the peer of a socket is on this machine: it then has the same address at both ends.
+fn is_local(socket: &TcpStream) -> bool {
+    let (Ok(here), Ok(peer)) = (socket.local_addr(), socket.peer_addr()) else { return false };
+    let peer = peer.ip().to_canonical();
+    peer.is_loopback() || peer == here.ip().to_canonical()
 }
 
 /// Waits until the peer sends something or closes the connection.

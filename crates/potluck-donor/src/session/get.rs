@@ -47,11 +47,12 @@ impl BulkSession {
         let len = range.end - range.start;
         let bytes = self.service.throttle.slice(len.into()) as u32;
         let cost = TurnCost { direction: Direction::Read, bytes, requests: 1 };
-        if self.turn(io, cost).await.is_err() {
+        if self.turn(io, tag, cost).await?.is_err() {
             return self.answer(io, tag, Reply::bare(BulkStatus::Away), false).await;
         }
         let body = proof.len() as u32 + len;
-        let mut head = Reply::found(body).encode(tag, &mut self.lane);
+        let found = Reply { limit: self.limit(), ..Reply::found(body) };
+        let mut head = found.encode(tag, &mut self.lane);
         head.extend_from_slice(&proof);
         match self.send_in_slices(io, &head, &chunk, range).await {
             Ok(()) => {
@@ -86,8 +87,12 @@ impl BulkSession {
             }
             let bytes = self.service.throttle.slice(end - at) as u32;
             let cost = TurnCost { direction: Direction::Read, bytes, requests: 0 };
-            // The body that was promised cannot be sent to its end, so the connection ends.
-            self.turn(io, cost).await.map_err(io::Error::from).map_err(SendFileError::Stream)?;
+            let throttle = &self.service.throttle;
+            if throttle.is_limited() {
+                // If the owner pauses, the body that was promised cannot be sent to its end, so the connection ends.
+                let turn = io.meanwhile(throttle.turn(self.flow(), cost)).await;
+                turn.map_err(io::Error::from)?;
+            }
         }
     }
 

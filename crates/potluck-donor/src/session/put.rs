@@ -49,6 +49,7 @@ impl BulkSession {
     pub(super) async fn put(
         &mut self,
         io: &mut impl PeerIo,
+        tag: u32,
         put: Put,
         forward: &Forward,
     ) -> Result<Reply, FrameError> {
@@ -75,7 +76,7 @@ impl BulkSession {
             let len = self.service.throttle.slice(left.min(most) as u64) as usize;
             let requests = u32::from(left == put.len as usize);
             let cost = TurnCost { direction: Direction::Write, bytes: len as u32, requests };
-            self.turn(io, cost).await.map_err(io::Error::from)?;
+            self.turn(io, tag, cost).await?.map_err(io::Error::from)?;
             self.fill(io, len).await?;
             left -= len;
             // The piece goes to the mirrors first, so that they work while it is written here.
@@ -100,7 +101,14 @@ impl BulkSession {
                 });
                 return Ok(self.answer_to(io, &put, receipt, forwarding, forward).await);
             }
+            let began = service.env.clock.now();
             landing.append(self.piece.first(len));
+            if matches!(landing, Landing::Fresh(..)) {
+                service
+                    .governor
+                    .own_writes
+                    .wrote(len, service.env.clock.now().saturating_sub(began));
+            }
             if matches!(landing, Landing::Refused(_)) {
                 forwarding.take().into_iter().for_each(|put| self.routes.cut(put));
             }

@@ -11,5 +11,6 @@ mod pool;
 mod scrub;
 mod start;
 mod strangers;
+mod throttle;
 mod tickets;
 mod vanished;

@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
-use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};
+use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Lender, Owner};
 use potluck_wire::bulk::{BulkIo, BulkStatus, FrameError, Reply, Request};
 use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
@@ -101,6 +101,7 @@ pub struct Pool {
     pub manager: Manager,
     pub address: SocketAddr,
     pub key: Secret,
+    pub controls: DonorControls,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), DonorError>>,
 }
@@ -154,7 +155,7 @@ impl Pool {
         let lender = lender(DONOR, Claiming::Own);
         let started = Donor::start(config, lender, Env::system(), disk, caller).await;
         let donor = started.expect("the donor starts");
-        let address = donor.address();
+        let (address, controls) = (donor.address(), donor.controls());
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));
         let said =
@@ -162,7 +163,7 @@ impl Pool {
         assert_eq!(said.addresses, address.into());
         // The donor learns its number from the answer, a moment after the manager gave it.
         manager.heartbeats(1).await;
-        Self { place, manager, address, key: said.key, stop, running }
+        Self { place, manager, address, key: said.key, controls, stop, running }
     }
 
     /// Stops the donor, and returns its directory and its manager.

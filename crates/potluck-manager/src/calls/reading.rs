@@ -54,7 +54,7 @@ impl Answer<Open> for ReadingCalls {
             }
             false => self.catalog.open_files(path, recursive, after).await?,
         };
-        self.opened(page).await
+        self.opened(page, &caller).await
     }
 }
 
@@ -63,7 +63,7 @@ impl Answer<OpenPart> for ReadingCalls {
         let OpenPart { path, version, number } = call;
         self.access.need(&caller, Right::Read, &path).await?;
         let page = self.catalog.open_part(path, version, number).await?;
-        self.opened(page).await
+        self.opened(page, &caller).await
     }
 }
 
@@ -77,7 +77,7 @@ impl Answer<OldFiles> for ReadingCalls {
         self.access.need_in(&caller, Right::Read, &space).await?;
         self.access.need_in(&caller, Right::Manage, &space).await?;
         let OldPage { files, kept, next } = self.catalog.open_old(space, after).await?;
-        Ok(OpenedOldFiles { opened: self.opened(files).await?, kept, next })
+        Ok(OpenedOldFiles { opened: self.opened(files, &caller).await?, kept, next })
     }
 }
 
@@ -100,7 +100,7 @@ impl Answer<RenewLeases> for ReadingCalls {
             pool.told_traffic(member, &traffic, now);
             ticket_issuer::contacts(&pool, donors, now)
         };
-        Ok(RenewedLeases { donors: self.tickets.for_reading(contacts), gone })
+        Ok(RenewedLeases { donors: self.tickets.for_reading(member, contacts), gone })
     }
 }
 
@@ -113,9 +113,9 @@ impl Answer<TellTraffic> for ReadingCalls {
 }
 
 impl ReadingCalls {
-    /// Returns opened files with the holders of their chunks, in the order in which to ask them, and with tickets for
-    /// these donors.
-    async fn opened(self, mut page: OpenedPage) -> Result<Opened, Failure> {
+    /// Returns opened files with the holders of their chunks, in the order in which to ask them, and with tickets of
+    /// the caller's for these donors.
+    async fn opened(self, mut page: OpenedPage, caller: &CallingMember) -> Result<Opened, Failure> {
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().chain(&page.donors).copied().collect();
@@ -126,7 +126,7 @@ impl ReadingCalls {
             let now = self.time.tick();
             ticket_issuer::contacts(&self.pool.lock(), everybody, now)
         };
-        let donors = self.tickets.for_reading(contacts);
+        let donors = self.tickets.for_reading(caller.member()?.member, contacts);
 
         let rank: BTreeMap<DonorId, (bool, f32)> =
             donors.iter().map(|donor| (donor.donor, (!donor.live, donor.load))).collect();

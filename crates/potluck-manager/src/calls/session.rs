@@ -265,7 +265,7 @@ impl Answer<Grow> for WriteSessionCalls {
             let others = call.holders.into_iter().collect::<BTreeSet<_>>();
             let others = &others - &entered.plan.donors().into_iter().collect();
             let contacts = ticket_issuer::contacts(&self.pool.lock(), others, self.time.tick());
-            donors.extend(self.tickets.for_reading(contacts));
+            donors.extend(self.tickets.for_reading(caller.member()?.member, contacts));
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
         let limits = self.sessions.limits(entered.space).await?;

@@ -240,6 +240,10 @@ impl Pool {
     pub fn contact(&self, id: DonorId, now: Tick) -> Option<DonorContact> {
         let donor = self.donors.all.get(&id)?;
         let registration = donor.registration.as_ref();
+        let within_limits = |rates| match registration {
+            Some(registration) => registration.load.within_limits(rates),
+            None => rates,
+        };
         Some(DonorContact {
             donor: id,
             name: donor.name.clone(),
@@ -248,7 +252,8 @@ impl Pool {
                 .unwrap_or_default(),
             live: self.donors.is_live(id, now, &self.limits),
             load: registration.map_or(0.0, |registration| registration.load.score()),
-            rates: donor.traffic.rates(now),
+            rates: within_limits(donor.traffic.rates(now)),
+            limits: registration.map(|it| it.load.limits).unwrap_or_default(),
             domain: self.domains()[&id],
             signer: self.donors.signer(id),
         })
@@ -307,7 +312,11 @@ impl Pool {
                     donor: id,
                     free: self.free_in_chunks(id, chunk_size),
                     load: registration.load.score(),
-                    rate: donor.traffic.rates(now).written.map(|rate| rate as f64),
+                    rate: registration
+                        .load
+                        .within_limits(donor.traffic.rates(now))
+                        .written
+                        .map(|rate| rate as f64),
                     domain: self.domains()[&id],
                 })
             })

@@ -119,6 +119,9 @@ pub struct DonorAccess {
     /// The donor's rates in bytes a second as the pool knows them.
     #[serde(default)]
     pub rates: BothWays<Option<u64>>,
+    /// The bytes a second that the donor moves for others at most now, as it says; `None` for no limit.
+    #[serde(default)]
+    pub limits: BothWays<Option<u64>>,
     /// The ticket for the donor. It is absent while the donor has not told the manager its key since the manager's
     /// start.
     #[serde(default)]

@@ -80,6 +80,9 @@ pub fn state(donor: &DonorStatus) -> String {
         let members = count(donor.unreached_by.len() as u64, "member");
         text.push_str(&format!(", not reached by {members}"));
     }
+    if donor.state == DonorState::Live && donor.load.yielding.is_some() {
+        text.push_str(", yielding");
+    }
     if donor.quarantined.is_some() {
         text.push_str(", quarantined");
     }

@@ -18,6 +18,7 @@ use crate::{ready, signals};
 pub use further::{OwnDonor, daemon_of, donors_of, forget, lend_no_more, state_of, states};
 use lent::LentStarted;
 pub use lent::{Lent, own_dir};
+use potluck_core::governor::{GovernorTerms, Slowdown};
 use potluck_core::ids::DonorId;
 use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::size::{format_size, parse_size};
@@ -238,6 +239,12 @@ fn config(
         label: file.text_of("lend.label").or_else(|| several.then(|| machine.to_owned())),
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
+        governor: GovernorTerms {
+            slowdown: file
+                .parsed("lend.slowdown")
+                .map_or(default.governor.slowdown, |Slowdown(share)| share),
+            floor: file.size("lend.least-rate").unwrap_or(default.governor.floor),
+        },
         metrics_open: file.is_on("lend.metrics-open"),
         ..default
     })

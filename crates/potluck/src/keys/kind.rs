@@ -1,6 +1,7 @@
 //! The kinds of values that keys take. Values are kept as text, as people write them. The checks are the same for
 //! the command line, the settings file and `potluck set`.
 
+use potluck_core::governor::Slowdown;
 use potluck_core::owner_limits::KeepFree;
 use potluck_core::policy::{DefaultRedundancy, KeptTime};
 use potluck_core::size::{format_size, parse_size};
@@ -40,6 +41,8 @@ pub enum SettingKind {
     Redundancy,
     /// The time for which removed files are kept, or `none`.
     KeptTime,
+    /// The share of its speed that an owner's program may lose, or `off`.
+    Slowdown,
 }
 
 impl SettingKind {
@@ -57,6 +60,7 @@ impl SettingKind {
             Self::Flag => "true|false",
             Self::Redundancy => "auto|N|M+K",
             Self::KeptTime => "none|TIME",
+            Self::Slowdown => "off|PERCENT",
         }
     }
 
@@ -97,6 +101,9 @@ impl SettingKind {
             }
             Self::KeptTime => {
                 text.parse::<KeptTime>().map_err(|why| why.to_string())?;
+            }
+            Self::Slowdown => {
+                text.parse::<Slowdown>().map_err(|why| why.to_string())?;
             }
             Self::Flag if !["true", "false"].contains(&text) => {
                 return Err(format!("“{text}” is neither true nor false"));
@@ -215,6 +222,7 @@ mod tests {
             (SettingKind::Redundancy, "two", "auto, a number of copies"),
             (SettingKind::Redundancy, "99", "use 1 to"),
             (SettingKind::KeptTime, "off", "none"),
+            (SettingKind::Slowdown, "5", "such as 5%"),
         ] {
             let why = kind.check(text).expect_err(text);
             assert!(why.contains(said), "{text}: {why}");

@@ -47,6 +47,7 @@ fn planned(count: u32, slots: u32, domains: &[(u32, Domain)]) -> (Targets, Donor
         live: true,
         load: 0.0,
         rates: BothWays::default(),
+        limits: BothWays::default(),
         incarnation: None,
         ticket: Some(Ticket::issue(&Secret::from_bytes([1; 32]), &SeededEntropy::new(1), &[])),
         domain: domain(number).map_or(number, |(_, domain)| *domain),

@@ -260,6 +260,12 @@ impl LentDirectory {
                 format_size(*stored),
             );
         }
+        if let Some(load) = self.pool.as_ref().map(|said| &said.donor.load) {
+            match &load.yielding {
+                Some(yielding) => drop(writeln!(text, "  governor: {yielding}")),
+                None => text.push_str("  governor: does not yield\n"),
+            }
+        }
         for alarm in self.pool.iter().flat_map(|said| &said.alarms) {
             let _ = writeln!(text, "  ! {alarm}");
         }
