@@ -259,6 +259,7 @@ pub fn register(incarnation: Incarnation) -> Register {
         disk_fault: None,
         new_store: false,
         registered_before: false,
+        does: Default::default(),
     }
 }
 

@@ -90,6 +90,7 @@ impl ChunkOrderQueues {
     async fn delete_for_ever(&self, service: &Service) {
         loop {
             let batch = self.delete.batch(DELETED_AT_ONCE).await;
+            service.owner.on().await;
             let (store, orders) = (Arc::clone(&service.store), batch.clone());
             let delete = move || {
                 let deleted = orders.iter().filter(|order| delete(&store, order));
@@ -104,9 +105,11 @@ impl ChunkOrderQueues {
     async fn verify_for_ever(&self, service: &Service) {
         loop {
             let batch = self.verify.batch(VERIFIED_AT_ONCE).await;
+            service.owner.on().await;
             let (store, chunks) = (Arc::clone(&service.store), batch.clone());
+            let owner = Arc::clone(&service.owner);
             let verify = move || {
-                for chunk in &chunks {
+                for chunk in chunks.iter().take_while(|_| !owner.is_off()) {
                     // A heartbeat reports the result. An error was logged, and the manager repeats the order.
                     let _ = store.verify(chunk);
                 }

@@ -182,7 +182,7 @@ impl Heartbeats {
             return self.send_heartbeat().await.map(|()| Stepped::Heard);
         }
         let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.is_missing());
-        let may_list = there && self.list_after <= now;
+        let may_list = there && !self.service.owner.is_off() && self.list_after <= now;
         if may_list && self.listing.is_none() && self.listed != Some(rounds) {
             return self.list_again(rounds).await.map(|()| Stepped::Waited);
         }
@@ -234,6 +234,7 @@ impl Heartbeats {
                 disk_fault: self.service.store.fault(),
                 new_store: self.state.begins_anew(),
                 registered_before: self.registered_as == Some(incarnation),
+                does: self.service.owner.told(self.service.env.clock.now()),
             })
             .await?;
         let manager = self.caller.manager();
@@ -338,6 +339,7 @@ impl Heartbeats {
             settings_fault: self.service.settings_fault.lock().expect("no panic holds it").clone(),
             follows: self.caller.guide().map(Guide::issue),
             sessions: Packed(self.service.tickets.to_ask()),
+            does: self.service.owner.told(self.service.env.clock.now()),
         };
         let reply = self.caller.call(&heartbeat).await?;
         self.service.lending_terms.heard(terms);
@@ -487,8 +489,12 @@ impl Heartbeats {
     async fn sample(&mut self) -> (Load, DiskState, u64) {
         let (store, disk) = (Arc::clone(&self.service.store), Arc::clone(&self.disk));
         let (sampler, served) = (self.sampler.take(), self.service.traffic.total().read.bytes);
+        let owner = Arc::clone(&self.service.owner);
         let sample = move || {
-            store.check_disk();
+            // While the donor does nothing its disk may sleep.
+            if !owner.is_off() {
+                store.check_disk();
+            }
             let stored = store.stored();
             let mut sampler = sampler;
             let load = sampler.as_mut().map(|sampler| sampler.sample(&*disk, served, stored));
@@ -496,7 +502,7 @@ impl Heartbeats {
         };
         let (sampler, load, (disk, room)) = self.service.env.offload.run(sample).await;
         self.sampler = sampler;
-        (load, disk, room)
+        (load, disk, if self.service.owner.mode().takes_writes() { room } else { 0 })
     }
 }
 

@@ -16,6 +16,7 @@
 //! - `scrub`: the reading back of everything, round after round;
 //! - `governor_feed`: what the owner's machine does, for the governor; `throttle`: the limits of the owner and of the governor, and the turns of those who wait for them;
 //! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
+//! - `owner_mode`: how much the donor does now;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod chunk_orders;
@@ -33,6 +34,7 @@ mod load;
 mod log_blocks;
 mod metrics;
 mod mirror;
+mod owner_mode;
 mod peer_addresses;
 mod peer_connections;
 mod quarantine_timer;
@@ -63,6 +65,7 @@ use heartbeat::{DonorFacts, Heartbeats};
 use potluck_core::entropy::Entropy;
 use potluck_core::governor::GovernorTerms;
 use potluck_core::ids::Incarnation;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::owner_limits::Limits;
 use potluck_wire::addresses::{Addresses, DONOR_LISTEN};
 use potluck_wire::call::Caller;
@@ -235,6 +238,16 @@ impl DonorControls {
             changes
         });
         self.service.lending_terms.change();
+    }
+
+    /// Has the donor do as much as its owner's rules come to, for `left` as far as is known. A donor that is to do
+    /// nothing moves no byte of data a second later.
+    pub fn lend_in(&self, mode: LendMode, left: Option<Duration>) {
+        let Service { env, owner, lending_terms, .. } = &*self.service;
+        let until = left.map(|left| env.clock.now() + left);
+        if owner.set(mode, until) {
+            lending_terms.change();
+        }
     }
 
     /// Waits until the manager has heard of the terms on which the donor lends now.

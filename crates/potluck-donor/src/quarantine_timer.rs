@@ -14,7 +14,7 @@ pub(crate) async fn look_again_for_ever(service: Arc<Service>) {
     loop {
         tokio::time::sleep(TURN).await;
         let now = service.env.clock.now();
-        if !service.store.broken() && service.store.is_look_due(now) {
+        if !service.store.broken() && !service.owner.is_off() && service.store.is_look_due(now) {
             let store = Arc::clone(&service.store);
             on_idle_thread(&service.env, move || store.look_at_quarantined(now)).await;
         }

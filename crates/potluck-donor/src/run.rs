@@ -18,6 +18,7 @@ impl Donor {
         tokio::select! {
             () = self.controls.follow_addresses(self.address) => {}
             () = Arc::clone(&self.server).accept(self.listener) => {}
+            () = self.server.cut_while_off() => {}
             () = self.heartbeats.run_for_ever() => {}
             () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
             () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}

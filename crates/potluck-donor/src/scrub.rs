@@ -156,7 +156,7 @@ impl Scrub {
                 () = tokio::time::sleep(pause) => {}
                 () = self.hurried.notified() => {}
             }
-            if service.store.broken() {
+            if service.store.broken() || service.owner.is_off() {
                 pause = TURN;
                 continue;
             }
@@ -242,7 +242,7 @@ impl Scrub {
     }
 }
 
-/// Reads chunks until `due` bytes were read, the round is over, or the donor shuts down or its disk fails; returns the
+/// Reads chunks until `due` bytes were read, the round is over, or the donor is to stop or its disk fails; returns the
 /// bytes that were read.
 fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
     let store = &service.store;
@@ -256,7 +256,7 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
                 return read;
             }
         };
-        if read >= due || service.closing() || store.broken() {
+        if read >= due || service.stopped() || store.broken() {
             return read;
         }
         let health = store.scrub(&holding.name);

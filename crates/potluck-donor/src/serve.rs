@@ -44,6 +44,8 @@ const THREADS: usize = 128;
 const THREADS_EACH: usize = THREADS * 3 / 4;
 /// The time that a peer may take to send the head of a request, or the whereabouts of the manager.
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
+/// The time that requests in progress may take to finish once the owner has the donor do nothing.
+const CUT_AFTER: Duration = Duration::from_millis(400);
 /// The pause before connections are accepted again after the system refused one, for example because too many files are
 /// open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -184,6 +186,21 @@ impl Server {
                 Response::new(Full::new(serde_json::to_vec(&known).unwrap_or_default().into()))
             }
             None => plain(StatusCode::NOT_FOUND, ""),
+        }
+    }
+
+    /// Cuts sessions off whenever the owner has the donor do nothing: between requests at first, and after
+    /// [`CUT_AFTER`] in the middle of one. Runs until dropped.
+    pub async fn cut_while_off(&self) {
+        let owner = &self.service.owner;
+        loop {
+            owner.off().await;
+            self.sockets.stop_reading();
+            tokio::select! {
+                () = tokio::time::sleep(CUT_AFTER) => self.sockets.cut(),
+                () = owner.on() => {}
+            }
+            owner.on().await;
         }
     }
 

@@ -5,6 +5,7 @@ use crate::governor_feed::GovernorFeed;
 use crate::lending_terms::LendingTerms;
 use crate::metrics::counted::DonorMetrics;
 use crate::mirror::Deferred;
+use crate::owner_mode::OwnerMode;
 use crate::peer_addresses::PeerAddresses;
 use crate::peer_connections::{ChunkFetch, PeerConnections};
 use crate::registration::ManagersWord;
@@ -44,6 +45,8 @@ pub(crate) struct Service {
     /// The chunks to delete and to verify.
     pub chunk_orders: ChunkOrderQueues,
     pub lending_terms: LendingTerms,
+    /// How much the donor does now.
+    pub owner: Arc<OwnerMode>,
     /// The figures that monitoring asks for.
     pub metrics: DonorMetrics,
     /// The traffic with clients and other donors.
@@ -77,6 +80,7 @@ impl Service {
             scrub,
             chunk_orders: ChunkOrderQueues::default(),
             lending_terms: LendingTerms::default(),
+            owner: Arc::default(),
             metrics: DonorMetrics::default(),
             traffic,
             peer_addresses: PeerAddresses::new(caller.clone()),
@@ -114,24 +118,34 @@ impl Service {
         self.peer_connections.fetch(&self.env, &self.throttle, source, name, len).await
     }
 
-    /// Runs work with other machines, and returns `None` as soon as the donor shuts down: a frozen machine would hold
-    /// that up.
-    pub async fn unless_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// Returns true if nothing more is to be moved, read or written: the donor shuts down, or its owner has it do
+    /// nothing.
+    pub fn stopped(&self) -> bool {
+        self.closing() || self.owner.is_off()
+    }
+
+    /// Runs work with other machines, and returns `None` as soon as the donor is to stop, where a frozen machine would
+    /// hold that up.
+    pub async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        if self.stopped() {
+            return None;
+        }
         tokio::select! {
             biased;
             done = work => Some(done),
             () = self.closed() => None,
+            () = self.owner.off() => None,
         }
     }
 
     /// Runs work that waits for the network and, in between, blocks on the disk and hashes. Returns `None` once the
-    /// donor shuts down.
+    /// donor is to stop.
     pub async fn run_blocking<T: Send + 'static>(
         self: Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let offload = self.env.offload;
-        let work = async move { self.unless_closed(work).await };
+        let work = async move { self.unless_stopped(work).await };
         match offload {
             Offload::Inline => work.await,
             Offload::Threads => {

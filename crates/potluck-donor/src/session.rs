@@ -207,10 +207,14 @@ impl BulkSession {
 
     /// Checks that the ticket still allows `ops`.
     ///
-    /// Errors: [`BulkStatus::Denied`]; [`BulkStatus::Away`] once the donor shuts down.
+    /// Errors: [`BulkStatus::Denied`]; [`BulkStatus::Away`] once the donor is to stop; [`BulkStatus::Full`] for puts while
+    /// its owner lets it be read from only.
     fn allowed(&self, ops: Ops) -> Result<(), BulkStatus> {
-        if self.service.closing() {
+        if self.service.stopped() {
             return Err(BulkStatus::Away);
+        }
+        if ops.allows(Ops::PUT) && !self.service.owner.mode().takes_writes() {
+            return Err(BulkStatus::Full);
         }
         let is_over = |session| self.service.tickets.is_over(session);
         if self.grant.session.as_ref().is_some_and(is_over) {

@@ -117,7 +117,13 @@ impl TaskWorker {
                 let outcome = outcome(number, carry_out(&worker, work)).await;
                 TaskResult { task: number, outcome }
             });
-            service.run_blocking(carry_out).await
+            let closing = Arc::clone(&service);
+            let result = service.run_blocking(carry_out).await;
+            // Nobody hears the result of a task that is cut off because the donor shuts down. Where its owner has it do
+            // nothing, the manager learns that another donor must do it.
+            let outcome = TaskOutcome::from(TaskFailure::here(TaskFault::NotHere));
+            let cut_off = || (!closing.closing()).then_some(TaskResult { task: number, outcome });
+            result.or_else(cut_off)
         });
     }
 

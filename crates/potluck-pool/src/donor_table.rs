@@ -14,10 +14,11 @@ use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_core::traffic::BothWays;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{DiskFault, Heartbeat};
+use potluck_wire::control::{DiskFault, DonorDoes, Heartbeat};
 use potluck_wire::ticket::Secret;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
@@ -83,6 +84,10 @@ pub struct Registration {
     pub(crate) fault: Option<DiskFault>,
     /// The reason why the donor goes by earlier settings, if it does.
     pub(crate) settings_fault: Option<String>,
+    /// How much the donor does now, as its owner wants it.
+    pub(crate) does: DonorDoes,
+    /// The time until which the donor is off, as its owner announced and the pool grants.
+    pub(crate) off_until: Option<Tick>,
     /// True if the owner said that all it held before is lost for good.
     pub(crate) new_store: bool,
     /// True if the incarnation registered with an earlier manager, too. Another one, such as one after a power cut, may
@@ -186,6 +191,7 @@ impl DonorTable {
         now: Tick,
         limits: &PoolLimits,
     ) -> bool {
+        let silence = self.silence(id, now).unwrap_or_default();
         let Some(donor) = self.all.get_mut(&id) else { return false };
         let Some(registration) = donor
             .registration
@@ -201,6 +207,7 @@ impl DonorTable {
         donor.traffic.told(heartbeat.incarnation, heartbeat.traffic, now);
         registration.fault.clone_from(&heartbeat.disk_fault);
         registration.settings_fault.clone_from(&heartbeat.settings_fault);
+        registration.take_mode(heartbeat.does, silence, now, limits);
         // Requests may overtake each other; a count never goes back.
         registration.write_sequence =
             Some(heartbeat.write_sequence.max(registration.write_sequence.unwrap_or(0)));
@@ -223,6 +230,23 @@ impl DonorTable {
 
     pub fn iter(&self) -> impl Iterator<Item = (DonorId, &KnownDonor)> {
         self.all.iter().map(|(id, donor)| (*id, donor))
+    }
+}
+
+impl Registration {
+    /// Notes how much a donor does now that has been silent for `silence`. Time in which it does nothing counts as
+    /// announced, for as long as the pool grants anybody.
+    pub(crate) fn take_mode(
+        &mut self,
+        does: DonorDoes,
+        silence: Duration,
+        now: Tick,
+        limits: &PoolLimits,
+    ) {
+        let granted = limits.longest_absence.saturating_sub(silence);
+        let asked = does.for_ms.map_or(granted, Duration::from_millis);
+        self.off_until = does.mode.is_off().then(|| now + asked.min(granted));
+        self.does = does;
     }
 }
 
@@ -250,10 +274,28 @@ impl KnownDonor {
         fault.is_some_and(|fault| fault.missing)
     }
 
-    /// Notes a sign of life from the donor. A daemon without its disk gives none: to the pool it is as good as
-    /// silent, with the same grace, and what it held is treated as that of a machine that was pulled.
+    /// Returns whether the donor's owner has it do nothing now.
+    pub(crate) fn is_off(&self) -> bool {
+        self.registration.as_ref().is_some_and(|registration| registration.does.mode.is_off())
+    }
+
+    /// Returns whether an absence of the donor is announced.
+    pub(crate) fn is_announced(&self, now: Tick) -> bool {
+        self.announced_until().is_some_and(|until| now < until)
+    }
+
+    /// Returns the time until which an absence of the donor is or was announced: by a word, or because its owner has it
+    /// do nothing.
+    pub(crate) fn announced_until(&self) -> Option<Tick> {
+        let off = self.registration.as_ref().and_then(|registration| registration.off_until);
+        self.record.away_until.max(off)
+    }
+
+    /// Notes a sign of life from the donor. A daemon without its disk gives none, and neither does one whose owner has it
+    /// do nothing: to the pool it is as good as silent, with the same grace, and what it held is treated as that of a
+    /// machine that was pulled.
     pub(crate) fn hear(&mut self, now: Tick, limits: &PoolLimits) {
-        if self.diskless() {
+        if self.diskless() || self.is_off() {
             return;
         }
         let returns =

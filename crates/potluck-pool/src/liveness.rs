@@ -32,13 +32,13 @@ impl DonorTable {
             return DonorState::Joined;
         }
         let heard = donor.heard.map(|heard| now.saturating_sub(heard));
-        let well = !donor.diskless() && !donor.hung_up;
+        let well = !donor.diskless() && !donor.is_off() && !donor.hung_up;
         if well && heard.is_some_and(|silent| silent <= limits.suspect_after) {
             return DonorState::Live;
         }
         let unheard = || now.saturating_sub(self.started);
         let silent = self.silence(id, now).unwrap_or_else(unheard);
-        let announced = donor.record.away_until.is_some_and(|until| now < until);
+        let announced = donor.is_announced(now);
         if donor.record.declared_dead || (silent > self.grace(id, limits) && !announced) {
             return DonorState::Dead;
         }

@@ -79,6 +79,7 @@ pub(crate) fn register_in(
         disk_fault: None,
         new_store: false,
         registered_before: false,
+        does: Default::default(),
     };
     let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
     pool.register(DonorId(donor), &register, addresses, at(now))
@@ -108,6 +109,7 @@ pub(super) fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
         settings_fault: None,
         follows: None,
         sessions: Packed::default(),
+        does: Default::default(),
     }
 }
 

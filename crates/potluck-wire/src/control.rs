@@ -33,9 +33,9 @@ pub use checkpoints::{
     CheckpointCommitted, CheckpointList, Checkpoints, OwnCommitted,
 };
 pub use donors::{
-    Arrived, ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory,
-    Locate, Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,
-    TaskResult, Tombstone, Work,
+    Arrived, ChunkOrders, DiskFault, DonorDoes, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE,
+    Inventory, Locate, Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault,
+    TaskOutcome, TaskResult, Tombstone, Work,
 };
 pub use grants::{
     Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,

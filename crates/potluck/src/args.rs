@@ -26,7 +26,7 @@ pub use daemons::{
 };
 pub use donors::{
     AwayArgs, DrainArgs, DrainOptions, GiveBackArgs, NodeAwayArgs, NodeName, NodeRemoveArgs,
-    NodesArgs, NodesLsArgs,
+    NodesArgs, NodesLsArgs, PauseArgs, ResumeArgs,
 };
 pub use files::{
     CatArgs, CpArgs, DuArgs, ExplainAction, ExplainArgs, HashArgs, LsArgs, MkdirArgs, MvArgs,
@@ -353,6 +353,14 @@ pub enum Command {
         after_help = "Examples:\n  potluck drain bench-7 -n     (what it means)\n  potluck drain bench-7\n  potluck drain                (this machine; says when it may go)\n  potluck drain --now -n       (what would be lost if it went at once)\n  potluck drain --cancel       (lends again)"
     )]
     Drain(DrainArgs),
+    /// Stop what this machine does for the pool, at once: nothing is read, written, sent or received
+    #[command(
+        after_help = "Examples:\n  potluck pause                 (until `potluck resume`)\n  potluck pause 30m\n  potluck pause until 18:00\n\nWhat only this machine has is said first. By the clock: potluck set lend.hours"
+    )]
+    Pause(PauseArgs),
+    /// Have this machine go on after `potluck pause`
+    #[command(after_help = "Example:\n  potluck resume")]
+    Resume(ResumeArgs),
     /// Take back a part of the space that this machine lends
     #[command(
         after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back 50GiB --dir /disk2/lent    (where several directories are lent)\n\nAll of it: `potluck drain` empties the machine, `potluck leave` also ends its membership."

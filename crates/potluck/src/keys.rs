@@ -5,6 +5,7 @@ pub mod kind;
 
 pub use kind::SettingKind;
 
+use potluck_core::timetable::LEAST_BANDWIDTH;
 use potluck_wire::addresses::{DONOR_LISTEN, MANAGER_LISTEN};
 use std::time::Duration;
 
@@ -273,6 +274,38 @@ pub static KEYS: &[Key] = &[
         Unset::Value("1MiB"),
         "Bytes a second that are served however busy the owner is, so that chunks can be read that only this machine has; \
          0: none",
+    ),
+    Key::new(
+        "lend.paused",
+        SettingKind::Pause,
+        Unset::Value("no"),
+        "Whether this machine pauses, or until when: `potluck pause` and `potluck resume` set it",
+    ),
+    Key::new(
+        "lend.hours",
+        SettingKind::Hours,
+        Unset::Value("full"),
+        "How much is lent at which hours of this machine's clock: entries of days, hours and full, polite, reads or \
+         off, with ; between, of which the last holds that fits",
+    ),
+    Key::new(
+        "lend.bwlimit",
+        SettingKind::Bandwidth,
+        Unset::Value("off"),
+        "The most bytes a second that are sent, or sent:received, always (20M, 20M:5M) or by the clock \
+         (08:00,20M 19:00,off)",
+    ),
+    Key::new(
+        "lend.polite-rate",
+        SettingKind::Size { least: LEAST_BANDWIDTH },
+        Unset::Value("20MiB"),
+        "The most bytes a second that are sent and that are received while the mode is polite or reads",
+    ),
+    Key::new(
+        "lend.on-battery",
+        SettingKind::Mode,
+        Unset::Value("reads"),
+        "How much is lent while the machine runs on its battery: full, polite, reads or off",
     ),
     Key::new("lend.listen", SettingKind::Address, Unset::Value(DONOR_LISTEN), "Where the donor listens")
         .at_restart(),

@@ -9,6 +9,7 @@ mod confirm;
 mod enrolment;
 mod freed_memory;
 mod keys;
+mod local_time;
 mod log;
 mod mount_helper;
 mod output;

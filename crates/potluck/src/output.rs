@@ -4,6 +4,7 @@
 //! turns the direction of text or rings a bell; [`name`] and [`told`] keep a name on its line besides.
 
 use crate::args::Global;
+use crate::local_time::LocalTime;
 pub use potluck_core::size::{count, duration};
 use potluck_core::text::is_unseen;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -236,31 +237,12 @@ pub fn stated_time(ms: i64) -> String {
 
 /// Formats milliseconds since 1970 as date and time: in this machine's zone, or with `--utc` in UTC.
 pub fn time(ms: i64) -> String {
-    let local = if is_utc() { None } else { local_time(ms.max(0) / 1000) };
-    local.unwrap_or_else(|| utc_time(ms))
+    let local = if is_utc() { None } else { LocalTime::of(ms.max(0)) };
+    local.map_or_else(|| utc_time(ms), |local| local.text())
 }
 
 fn is_utc() -> bool {
     UTC.get().copied().unwrap_or(false)
-}
-
-/// Formats seconds since 1970 in this machine's zone; `None` where the C library cannot tell the time there.
-fn local_time(seconds: i64) -> Option<String> {
-    // SAFETY: `localtime_r` reads `seconds` and fills `parts`, both of which are there while it runs; all zeros are a
-    // value of this plain structure.
-    let parts = unsafe {
-        let mut parts: libc::tm = std::mem::zeroed();
-        (!libc::localtime_r(&seconds, &mut parts).is_null()).then_some(parts)
-    }?;
-    Some(format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
-        parts.tm_year + 1900,
-        parts.tm_mon + 1,
-        parts.tm_mday,
-        parts.tm_hour,
-        parts.tm_min,
-        parts.tm_sec
-    ))
 }
 
 fn utc_time(ms: i64) -> String {

@@ -81,6 +81,7 @@ mod pool {
     mod nearly_full;
     mod older_copies;
     mod operations_as_documented;
+    mod owner_controls;
     mod pages_as_documented;
     mod policy_set;
     mod pool_defaults;

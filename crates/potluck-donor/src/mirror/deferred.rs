@@ -63,6 +63,7 @@ impl Deferred {
 
 async fn work(service: Arc<Service>) {
     while !service.closing() {
+        service.owner.on().await;
         let Some((chunk, to)) = service.deferred.next().await else { continue };
         let worker = Arc::clone(&service);
         let copying = async move { copy(&worker, &chunk, &to).await };

@@ -65,6 +65,9 @@ impl Server {
         if !request.body().is_end_stream() {
             return Err(StatusCode::BAD_REQUEST);
         }
+        if self.service.owner.is_off() {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
         let ticket = headers.get(TICKET_HEADER).and_then(|value| value.to_str().ok());
         let ticket: PublicTicket =
             ticket.and_then(|text| text.parse().ok()).ok_or(StatusCode::FORBIDDEN)?;
@@ -137,14 +140,14 @@ impl Server {
                 session.serve_owner();
             }
             loop {
-                let Some(turn) = self.service.unless_closed(self.turns.turn(origin)).await else {
+                let Some(turn) = self.service.unless_stopped(self.turns.turn(origin)).await else {
                     return Ok(());
                 };
                 let unfinished = self.on_thread(socket, session, first.take(), turn).await;
                 let Some((left, paused, why)) = unfinished else { return Ok(()) };
                 (socket, session) = (left, paused);
                 if why == Paused::Quiet {
-                    let readable = self.service.unless_closed(until_readable(socket)).await;
+                    let readable = self.service.unless_stopped(until_readable(socket)).await;
                     let Some(readable) = readable else { return Ok(()) };
                     socket = readable?;
                 }
@@ -203,6 +206,7 @@ impl Server {
             served = session.run(&mut io, first, || false) => log_end(&served),
             () = place.evicted() => {}
             () = self.service.closed() => {}
+            () = self.service.owner.off() => {}
         }
     }
 }

@@ -64,7 +64,7 @@ impl BulkSession {
             _ if !forward.wait || forward.routes().is_empty() => None,
             _ => {
                 let begin = self.routes.begin(&service.env, put.mirrored(), forward.routes());
-                io.meanwhile(service.unless_closed(begin)).await
+                io.meanwhile(service.unless_stopped(begin)).await
             }
         };
         let tail = tail_len(put.len);
@@ -83,7 +83,7 @@ impl BulkSession {
             if let Some(mut under_way) = forwarding.take() {
                 let piece = &*self.piece.first(len);
                 let passed = self.routes.pass_on(&service.env, &mut under_way, piece);
-                match io.meanwhile(service.unless_closed(passed)).await {
+                match io.meanwhile(service.unless_stopped(passed)).await {
                     Some(()) => forwarding = Some(under_way),
                     None => self.routes.cut(under_way),
                 }
@@ -133,7 +133,7 @@ impl BulkSession {
         if let Some(forwarding) = forwarding {
             let receipts = self.routes.receipts(&service.env, forwarding);
             // While the donor closes, its mirrors are not waited for, and none of their copies counts as made.
-            let receipts = io.meanwhile(service.unless_closed(receipts)).await;
+            let receipts = io.meanwhile(service.unless_stopped(receipts)).await;
             reply.forwarded =
                 Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));
         } else if !forward.wait && !forward.routes().is_empty() {

@@ -32,7 +32,7 @@ impl BulkSession {
         let confirmed = {
             let service = Arc::clone(&self.service);
             let asked = service.peer_addresses.confirm(&*service.env.clock, &to);
-            me != Some(to.donor) && io.meanwhile(service.unless_closed(asked)).await == Some(true)
+            me != Some(to.donor) && io.meanwhile(service.unless_stopped(asked)).await == Some(true)
         };
         let learned = confirmed && self.routes.learn(number, to);
         Ok(if learned { BulkStatus::Ok } else { BulkStatus::Denied })

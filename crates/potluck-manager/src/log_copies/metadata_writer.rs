@@ -349,6 +349,7 @@ mod tests {
             disk_fault: None,
             new_store: false,
             registered_before: false,
+            does: Default::default(),
         };
         let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
         pool.register(DonorId(donor), &register, addresses, at(0));

@@ -137,6 +137,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
             disk_fault: None,
             new_store: false,
             registered_before: false,
+            does: Default::default(),
         };
         let answer = donor.caller.call(&register).await;
         assert_eq!(answer.is_ok(), expected.is_some(), "{said} {port:?}");

@@ -199,6 +199,7 @@ impl Lab {
             label: None,
             port: donor_port(),
             registered_before: false,
+            does: Default::default(),
         };
         donor.report(&[]).await;
         donor.registered_before = true;
@@ -285,6 +286,7 @@ impl Donor {
             disk_fault: None,
             new_store: false,
             registered_before: self.registered_before,
+            does: Default::default(),
         };
         let registered = self.caller.call(&register).await.expect("registered");
         assert_eq!(registered.donor, self.id);
@@ -333,6 +335,7 @@ impl Donor {
             settings_fault: None,
             follows: None,
             sessions: Packed::default(),
+            does: Default::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::placement::Candidate;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{Arrived, DonorState, DonorStatus, Holding, Register};
+use potluck_wire::control::{Arrived, DonorDoes, DonorState, DonorStatus, Holding, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -98,6 +98,7 @@ impl Pool {
         now: Tick,
     ) -> Enlisted {
         let live = self.donors.is_live(id, now, &self.limits);
+        let silence = self.donors.silence(id, now).unwrap_or_default();
         self.losses.watch(id);
         self.donors.domains.take();
         let donor = self.donors.all.entry(id).or_default();
@@ -128,7 +129,7 @@ impl Pool {
             earlier.as_ref().map_or(register.registered_before, |known| known.registered_before);
         let (earlier_write_sequence, batch) = earlier
             .map_or((None, 0), |registration| (registration.write_sequence, registration.batch));
-        donor.registration = Some(Registration {
+        let mut registration = Registration {
             incarnation: register.incarnation,
             key: register.key.clone(),
             keyed,
@@ -150,7 +151,11 @@ impl Pool {
             new_store: register.new_store,
             registered_before,
             last_task: self.repairs.tasks.last(),
-        });
+            does: DonorDoes::default(),
+            off_until: None,
+        };
+        registration.take_mode(register.does, silence, now, &self.limits);
+        donor.registration = Some(registration);
         donor.hear(now, &self.limits);
         let restarts = live && !again;
         let before = if restarts { donor.restarted.replace(now) } else { None };
@@ -470,8 +475,7 @@ impl Pool {
                 promised: self.ledger.promised(id),
                 label: donor.record.label.clone(),
                 away_seconds: donor
-                    .record
-                    .away_until
+                    .announced_until()
                     .filter(|until| now < *until)
                     .map(|until| until.saturating_sub(now).as_secs()),
                 quarantined: donor.record.quarantined.clone(),
@@ -503,6 +507,7 @@ impl Pool {
                 status.rates = donor.traffic.status(now);
                 status.disk_fault.clone_from(&registration.fault);
                 status.settings_fault.clone_from(&registration.settings_fault);
+                status.mode = registration.does.mode;
             }
             status
         };

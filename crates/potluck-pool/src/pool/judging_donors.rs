@@ -107,6 +107,12 @@ impl Pool {
         willing && self.donors.is_live(id, now, &self.limits)
     }
 
+    /// Returns whether a donor's owner lets repair put copies on it now.
+    pub(crate) fn takes_repair(&self, id: DonorId) -> bool {
+        let registration = self.donors.registration(id);
+        registration.is_some_and(|registration| registration.does.mode.takes_repair())
+    }
+
     /// Returns how many bytes donors can take now, without the donors in `but`.
     pub fn room(&self, but: &BTreeSet<DonorId>, now: Tick) -> u64 {
         self.willing(but, now).map(|id| self.free_at(id)).sum()
@@ -140,6 +146,7 @@ impl Pool {
                 DonorState::Live if record.quarantined.is_some() => "is quarantined",
                 DonorState::Live if record.excess > 0 => "holds more than its owner lends",
                 DonorState::Live => "has just started",
+                _ if donor.is_off() => "pauses, as its owner wants it",
                 _ => "is not heard",
             };
             format!("{} {why}", donor.name())

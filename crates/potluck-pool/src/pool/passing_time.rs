@@ -74,8 +74,7 @@ impl Pool {
             .donors
             .iter()
             .filter(|(id, donor)| {
-                let announced = donor.record.away_until.is_some_and(|until| now < until);
-                !announced && !self.donors.is_live(*id, now, &limits)
+                !donor.is_announced(now) && !self.donors.is_live(*id, now, &limits)
             })
             .map(|(id, _)| id)
             .collect();

@@ -41,7 +41,8 @@ impl Pool {
         if rests && self.repairs.over_quota.is_empty() {
             return;
         }
-        let mut round = Round { takers: self.takers(now), over_quota: true, now, source };
+        let takers = self.takers(now).into_iter().filter(|taker| self.takes_repair(taker.donor));
+        let mut round = Round { takers: takers.collect(), over_quota: true, now, source };
         round.takers.iter_mut().for_each(|taker| {
             taker.free = taker
                 .free

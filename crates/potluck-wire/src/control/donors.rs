@@ -12,6 +12,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::ids::Incarnation;
 use potluck_core::ids::SessionId;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_core::policy::AckLevel;
@@ -68,6 +69,9 @@ pub struct Register {
     /// what it has acknowledged since.
     #[serde(default)]
     pub registered_before: bool,
+    /// How much the donor does now, as its owner wants it.
+    #[serde(default)]
+    pub does: DonorDoes,
 }
 call!(Register => Registered, "register", Donors, "what a donor reports");
 
@@ -88,6 +92,17 @@ impl Register {
         }
         Ok(addresses)
     }
+}
+
+/// How much a donor does now, as its owner wants it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DonorDoes {
+    /// The mode. A donor that is off sends heartbeats, and counts as away.
+    pub mode: LendMode,
+    /// The milliseconds from now after which the mode changes; `None` if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
 }
 
 /// The fault of a donor's disk.
@@ -270,6 +285,9 @@ pub struct Heartbeat {
     /// Write sessions that have stored something at this donor: it asks which of them are over.
     #[serde(default, skip_serializing_if = "Packed::is_empty")]
     pub sessions: Packed<SessionId>,
+    /// How much the donor does now, as its owner wants it.
+    #[serde(default)]
+    pub does: DonorDoes,
 }
 
 /// The result of a task.

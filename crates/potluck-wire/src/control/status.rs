@@ -6,6 +6,7 @@ use super::{
 };
 use crate::addresses::Addresses;
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_core::lend_mode::LendMode;
 use potluck_core::load::Load;
 use potluck_core::policy::Redundancy;
 use serde::{Deserialize, Serialize};
@@ -422,6 +423,9 @@ pub struct DonorStatus {
     /// The seconds for which the donor's absence is announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_seconds: Option<u64>,
+    /// How much the donor does now, as its owner wants it.
+    #[serde(default)]
+    pub mode: LendMode,
     /// The reason why the donor is not trusted, if so: its copies do not count and are not read first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,

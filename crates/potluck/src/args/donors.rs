@@ -75,6 +75,25 @@ pub struct AwayArgs {
     pub state: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+pub struct PauseArgs {
+    /// For how long, such as 30m or 2h, or until when, such as until 18:00; default: until `potluck resume`
+    #[arg(value_name = "TIME")]
+    pub time: Vec<String>,
+    #[command(flatten)]
+    pub caution: Caution,
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ResumeArgs {
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
 /// What is shown of donors.
 #[derive(Debug, clap::Args)]
 pub struct NodesLsArgs {

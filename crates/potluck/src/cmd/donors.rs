@@ -2,6 +2,7 @@
 
 use crate::output::{count, duration};
 use potluck_client::Pool;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::rights::is_number;
 use potluck_core::size::format_size;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
@@ -65,6 +66,9 @@ pub fn state(donor: &DonorStatus) -> String {
             format!("live, announced away for {} more", duration(left))
         }
         (DonorState::Live, ..) => DonorState::Live.word().into(),
+        (DonorState::Away, Some(left), _) if donor.mode.is_off() => {
+            format!("paused by its owner, away for {} more at most", duration(left))
+        }
         (DonorState::Away, Some(left), _) => format!("away for {} more", duration(left)),
         (DonorState::Silent, _, Some(silent)) => format!("silent for {silent}"),
         (seen, _, Some(silent)) => format!("{}: silent for {silent}", seen.word()),
@@ -82,6 +86,11 @@ pub fn state(donor: &DonorStatus) -> String {
     }
     if donor.state == DonorState::Live && donor.load.yielding.is_some() {
         text.push_str(", yielding");
+    }
+    match donor.mode {
+        LendMode::Polite if donor.state == DonorState::Live => text.push_str(", polite"),
+        LendMode::Reads if donor.state == DonorState::Live => text.push_str(", reads only"),
+        _ => {}
     }
     if donor.quarantined.is_some() {
         text.push_str(", quarantined");

@@ -2,6 +2,7 @@
 
 mod further;
 mod lent;
+pub mod owner;
 mod state_files;
 pub mod status;
 mod traffic;
@@ -187,7 +188,7 @@ pub async fn start<O>(
         tracing::warn!("what was given on the command line holds for this start only: {why}");
     }
     let pool = identity.about.pool.clone();
-    let mut lent = Lent::new(state, identity, machine, running);
+    let mut lent = Lent::new(state, identity, machine, running, owner::rules(&file));
     let mut failed = Vec::new();
     match first {
         Ok(started) => {

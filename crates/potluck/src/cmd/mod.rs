@@ -35,6 +35,7 @@ mod mv;
 mod new_pool;
 mod nodes;
 mod patterns;
+mod pause;
 mod pin;
 mod policy;
 mod quota;
@@ -131,6 +132,14 @@ pub async fn run(
             let donors = own_donors(&state, args.dir.as_deref(), settings, &watched)?;
             let client = &donors[0].1;
             until_stopped(client, give_back::run(args, &state, client, output, shown)).await
+        }
+        Command::Pause(args) => {
+            let state = donor_state(args.state.as_ref(), settings)?;
+            until_stopped_alone(pause::pause(args, &state, settings, output)).await
+        }
+        Command::Resume(args) => {
+            let state = donor_state(args.state.as_ref(), settings)?;
+            until_stopped_alone(pause::resume(args, &state, output)).await
         }
         Command::Drain(args) if args.donor.is_none() => {
             let state = donor_state(args.state.as_ref(), settings)?;
@@ -278,6 +287,8 @@ async fn with_client(
         | Command::Set(_)
         | Command::Service(_)
         | Command::GiveBack(_)
+        | Command::Pause(_)
+        | Command::Resume(_)
         | Command::Away(_)
         | Command::Leave(_)
         | Command::Join(_)

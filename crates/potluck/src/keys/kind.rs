@@ -1,13 +1,17 @@
 //! The kinds of values that keys take. Values are kept as text, as people write them. The checks are the same for
 //! the command line, the settings file and `potluck set`.
 
+use potluck_core::clock::UnixMillis;
 use potluck_core::governor::Slowdown;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::owner_limits::KeepFree;
+use potluck_core::owner_rules::Pause;
 use potluck_core::policy::{DefaultRedundancy, KeptTime};
 use potluck_core::size::{format_size, parse_size};
+use potluck_core::timetable::{BandwidthHours, Hours};
 use potluck_wire::addresses::{Address, MANAGER_PORT};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use toml_edit::{Array, Value};
 
 /// The kind of values that a key takes.
@@ -43,6 +47,14 @@ pub enum SettingKind {
     KeptTime,
     /// The share of its speed that an owner's program may lose, or `off`.
     Slowdown,
+    /// Whether to pause, or until which time in UTC.
+    Pause,
+    /// How much is lent by hours.
+    Hours,
+    /// The bandwidth by hours.
+    Bandwidth,
+    /// How much is lent.
+    Mode,
 }
 
 impl SettingKind {
@@ -61,6 +73,10 @@ impl SettingKind {
             Self::Redundancy => "auto|N|M+K",
             Self::KeptTime => "none|TIME",
             Self::Slowdown => "off|PERCENT",
+            Self::Pause => "no|yes|TIME",
+            Self::Hours => "DAYS HOURS MODE;…",
+            Self::Bandwidth => "RATE|TIME,RATE …",
+            Self::Mode => "MODE",
         }
     }
 
@@ -105,6 +121,18 @@ impl SettingKind {
             Self::Slowdown => {
                 text.parse::<Slowdown>().map_err(|why| why.to_string())?;
             }
+            Self::Pause => {
+                pause(text)?;
+            }
+            Self::Hours => {
+                text.parse::<Hours>().map_err(|why| why.to_string())?;
+            }
+            Self::Bandwidth => {
+                text.parse::<BandwidthHours>().map_err(|why| why.to_string())?;
+            }
+            Self::Mode => {
+                text.parse::<LendMode>().map_err(|why| why.to_string())?;
+            }
             Self::Flag if !["true", "false"].contains(&text) => {
                 return Err(format!("“{text}” is neither true nor false"));
             }
@@ -117,7 +145,8 @@ impl SettingKind {
     /// `None`.
     pub fn join_typed(self, words: &[String]) -> Result<Option<String>, String> {
         let text = words.join(" ");
-        let may_be_several = matches!(self, Self::Time { .. } | Self::Size { .. } | Self::Share);
+        use SettingKind::{Bandwidth, Hours, Share, Size, Time};
+        let may_be_several = matches!(self, Time { .. } | Size { .. } | Share | Hours | Bandwidth);
         match words {
             [] => Ok(None),
             [_] => self.check_typed(&text).map(Some),
@@ -178,6 +207,32 @@ pub fn time(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("“{text}” is not a time: write 30s, 10m, 12h or 3d"))
 }
 
+/// Parses a pause: `no`, `yes`, or the time in UTC at which it ends.
+pub fn pause(text: &str) -> Result<Pause, String> {
+    match text {
+        "no" => return Ok(Pause::No),
+        "yes" => return Ok(Pause::UntilResume),
+        _ => {}
+    }
+    let end = humantime::parse_rfc3339_weak(text).ok();
+    let end = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok());
+    end.map(|end| Pause::Until(end.as_millis() as UnixMillis)).ok_or_else(|| {
+        format!("“{text}” is neither no, yes nor a time in UTC such as 2026-12-24T18:00:00Z")
+    })
+}
+
+/// Writes a pause as [`pause`] reads it.
+pub fn pause_text(pause: Pause) -> String {
+    match pause {
+        Pause::No => "no".into(),
+        Pause::UntilResume => "yes".into(),
+        Pause::Until(end) => {
+            let end = UNIX_EPOCH + Duration::from_millis(end.max(0) as u64);
+            humantime::format_rfc3339_seconds(end).to_string()
+        }
+    }
+}
+
 fn check_address(text: &str) -> Result<(), String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.map(str::parse::<u16>) {
@@ -223,6 +278,10 @@ mod tests {
             (SettingKind::Redundancy, "99", "use 1 to"),
             (SettingKind::KeptTime, "off", "none"),
             (SettingKind::Slowdown, "5", "such as 5%"),
+            (SettingKind::Pause, "18:00", "2026-12-24T18:00:00Z"),
+            (SettingKind::Hours, "Mon-Fri 9-18 off", "09:00-18:00"),
+            (SettingKind::Bandwidth, "08:00", "at least 64KiB"),
+            (SettingKind::Mode, "on", "full, polite, reads or off"),
         ] {
             let why = kind.check(text).expect_err(text);
             assert!(why.contains(said), "{text}: {why}");
@@ -239,6 +298,9 @@ mod tests {
             (SettingKind::Flag, "true"),
             (SettingKind::Addresses, "a:1,b"),
             (SettingKind::Text, "room-12"),
+            (SettingKind::Pause, "2026-12-24T18:00:00Z"),
+            (SettingKind::Hours, "Mon-Fri 09:00-18:00 polite; Sat off"),
+            (SettingKind::Bandwidth, "08:00,20M:5M 19:00,off"),
             (SettingKind::Size { least: 0 }, "1.5TB"),
         ] {
             let kept = kind.check(text).expect("a value");

@@ -102,6 +102,8 @@ const RUN_AT_ONCE: &[&str] = &[
     "lend status --state LOCAL",
     "join --token-file LOCAL/NAME|join --token-file LOCAL/gone",
     "away 1h",
+    "pause NAME|pause 1h -n|pause until NAME",
+    "resume",
     "give-back 1GiB -n --state LOCAL",
     "leave -n --state LOCAL",
     "mount DIR LOCAL/gone",

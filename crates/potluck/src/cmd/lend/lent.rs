@@ -4,6 +4,7 @@
 //! The daemon's own donor has joined with a token. The daemon enrols the donors of further directories by
 //! itself: the pool lets a donor invite other donors, which count as one machine with it.
 
+use super::owner::{self as owner_rules, OwnerWatch};
 use super::state_files::{STATES, remove_state};
 use super::traffic::{DirTraffic, TrafficNotes};
 use super::{LendPlace, Machine, config, disk_of, failed, owner};
@@ -14,6 +15,7 @@ use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
+use potluck_core::owner_rules::OwnerRules;
 use potluck_core::size::{exact_size, format_size};
 use potluck_donor::disk::SystemDisk;
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Lender};
@@ -50,6 +52,8 @@ pub struct Lent {
     running: Running,
     donors: BTreeMap<PathBuf, Lending>,
     ends: JoinSet<Result<(), DonorError>>,
+    /// What the owner's rules come to.
+    owner: OwnerWatch,
     /// The notes for the user who changed the settings.
     notes: Vec<String>,
     /// The messages for the user who started the daemon. They are shown once the manager has heard of the donors, so
@@ -92,9 +96,26 @@ impl LentStarted {
 }
 
 impl Lent {
-    pub fn new(state: PathBuf, identity: Identity, machine: Machine, running: Running) -> Self {
+    pub fn new(
+        state: PathBuf,
+        identity: Identity,
+        machine: Machine,
+        running: Running,
+        rules: OwnerRules,
+    ) -> Self {
         let (donors, ends, notes, greetings) = Default::default();
-        Self { state, identity, machine, running, donors, ends, notes, greetings }
+        let owner = OwnerWatch::new(rules);
+        Self { state, identity, machine, running, donors, ends, owner, notes, greetings }
+    }
+
+    /// Has all donors do what the owner's rules come to now.
+    fn follow_owner(&self) {
+        self.donors.values().for_each(|lending| self.lend_as_told(&lending.controls));
+    }
+
+    fn lend_as_told(&self, controls: &DonorControls) {
+        let (in_force, left) = self.owner.in_force();
+        controls.lend_in(in_force.mode, left);
     }
 
     /// Returns the address of the daemon's own donor, or else of another one; `None` while none runs.
@@ -131,6 +152,7 @@ impl Lent {
     fn add(&mut self, dir: &Path, started: LentStarted) {
         let LentStarted { donor, state } = started;
         let (controls, address) = (donor.controls(), donor.address());
+        self.lend_as_told(&controls);
         let (stop, stopped) = oneshot::channel();
         let ends = donor.run(async {
             let _ = stopped.await; // a dropped sender means stop as well
@@ -162,6 +184,11 @@ impl Lent {
         let ended = loop {
             tokio::select! {
                 () = noted.pause() => noted.note(self.traffic()),
+                () = self.owner.pause() => {
+                    if self.owner.look() {
+                        self.follow_owner();
+                    }
+                }
                 () = &mut stopped => break Ok(()),
                 heard = &mut heard, if !self.greetings.is_empty() => self.greet(output, heard.is_ok()),
                 () = hangups.next() => {
@@ -291,6 +318,9 @@ impl Lent {
             notes.extend(changed.then(|| self.terms_of(dir, lending)));
         }
         self.notes.extend(notes);
+        if self.owner.take(owner_rules::rules(&file)) {
+            self.follow_owner();
+        }
         let gone: Vec<_> = self.donors.keys().filter(|dir| !lent.contains(dir)).cloned().collect();
         for dir in gone {
             self.stop(&dir).await;

@@ -1,7 +1,7 @@
 //! `potluck lend status`: shows an owner what this machine lends, for whom, and at what cost.
 
 use super::traffic::{DirTraffic, NotedTraffic};
-use super::{OwnDonor, disk_of, donors_of};
+use super::{OwnDonor, disk_of, donors_of, owner};
 use crate::args::LendStatusArgs;
 use crate::cmd::{Ending, donors, drain};
 use crate::command_settings::CommandSettings;
@@ -12,6 +12,7 @@ use crate::settings_file::SettingsFile;
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::ids::DonorId;
 use potluck_core::owner_limits::Limits;
+use potluck_core::owner_rules::InForce;
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, Departing, DonorState, DonorStatus, GivingBack, OwnDonorStatus};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -31,6 +32,8 @@ struct LendStatus {
     /// The daemon that runs, if one does.
     daemon: Option<Process>,
     directories: Vec<LentDirectory>,
+    /// What the rules of the machine's owner come to now.
+    owner: InForce,
     /// The time since which the traffic of the directories is counted.
     traffic_since_wall_ms: Option<i64>,
     /// What would happen if the machine left; absent while the manager does not answer.
@@ -108,6 +111,7 @@ pub async fn run(
     let mut status = LendStatus {
         pool: identity.about.pool.clone(),
         daemon,
+        owner: owner::rules(&file).in_force(owner::moment()),
         traffic_since_wall_ms: traffic.as_ref().map(|traffic| traffic.since_wall_ms),
         directories: Vec::new(),
         leaving: None,
@@ -186,6 +190,7 @@ impl LendStatus {
                 self.pool
             ),
         };
+        let _ = writeln!(text, "you let it: {}", owner::sentence(&self.owner));
         let since = self.traffic_since_wall_ms.map(output::stated_time).unwrap_or_default();
         self.directories.iter().for_each(|one| one.tell(&since, &mut text));
         if let Some(Process { seconds, cpu_ms, memory, with_manager, .. }) = &self.daemon {

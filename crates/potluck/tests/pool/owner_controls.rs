@@ -1,0 +1,125 @@
+//! What an owner says of this machine holds within a second, and the pool hears of it: pause, hours, bandwidth.
+
+use super::content::{arg, assert_same, file};
+use super::lab::{Cli, Lab};
+use super::program::Running;
+use super::waiting::{DEADLINE, pause, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+/// Returns the commands of the owner of a donor's machine, whose home has the donor's state and no user's identity.
+fn owner_of(lab: &Lab, name: &str) -> Cli {
+    let owner = lab.cli.at_home(&lab.dir().join("owner"));
+    let state = lab.dir().join("owner/state/potluck");
+    fs::create_dir_all(&state).expect("made");
+    symlink(lab.donor_state(name), state.join("donor")).expect("linked");
+    owner
+}
+
+/// Returns the bytes that a process has read and written so far, on disks and sockets together.
+fn moved(running: &Running) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{}/io", running.pid())).expect("its counters");
+    let counted = |name: &str| -> u64 {
+        let line = io.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
+        line.trim().parse().expect("a number")
+    };
+    counted("rchar:") + counted("wchar:")
+}
+
+fn state_of(lab: &Lab, name: &str) -> Value {
+    lab.cli.donor(name)["state"].clone()
+}
+
+/// Promise (c) to an owner: nothing is read, written, sent or received a second after a pause.
+#[test]
+fn a_pause_silences_a_busy_donor_until_it_is_resumed() {
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "1MiB"]);
+    let (input, content) = file(lab.dir(), "input", 3, 24 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.wait_settled();
+    let owner = owner_of(&lab, "donor-1");
+
+    // Somebody reads all the time, as fast as can be, also from the machine that is paused.
+    let copy = lab.dir().join("copy");
+    let reading = lab.cli.start(&["cp", "pot://lab/f", arg(&copy)]);
+    let paused = owner.json(&["pause", "30m"]);
+    assert_eq!(paused["paused"], true, "{paused}");
+    assert_eq!(paused["only_here"], 0, "{paused}");
+    assert_eq!(paused["in_force"]["rule"], "pause", "{paused}");
+    pause(Duration::from_secs(1));
+    let before = moved(lab.donor("donor-1"));
+    pause(Duration::from_secs(3));
+    let during = moved(lab.donor("donor-1")) - before;
+    assert!(during < 1 << 20, "{during} bytes, and heartbeats are a few thousand");
+    drop(reading);
+
+    // The pool knows at once, and neither waits for it nor makes anything again.
+    wait_until("the pool to know", DEADLINE, || state_of(&lab, "donor-1") == "away");
+    let listed = lab.cli.ok(&["nodes", "ls"]).text();
+    assert!(listed.contains("paused by its owner"), "{listed}");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "from the other donor");
+    let text = owner.ok(&["lend", "status"]).text();
+    assert!(text.contains("paused until"), "{text}");
+
+    // It holds after a restart, and twice is once.
+    lab.kill_donor("donor-1");
+    lab.start_donor("donor-1");
+    assert_eq!(owner.json(&["pause", "30m"])["paused"], true);
+    wait_until("it to be away again", DEADLINE, || state_of(&lab, "donor-1") == "away");
+
+    let resumed = owner.json(&["resume"]);
+    assert_eq!(resumed["in_force"]["mode"], "full", "{resumed}");
+    assert_eq!(owner.json(&["resume"])["paused"], false, "twice is once");
+    wait_until("it to be back", DEADLINE, || state_of(&lab, "donor-1") == "live");
+    lab.kill_donor("donor-2");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "from the one that was paused");
+}
+
+#[test]
+fn pausing_the_only_holder_says_so_and_wants_a_yes() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1"]);
+    let (input, _) = file(lab.dir(), "input", 3, 1 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/only"]);
+    lab.wait_settled();
+    let owner = owner_of(&lab, "donor-1");
+    let looked = owner.run(&["pause", "-n"]).ok();
+    assert!(looked.stderr.contains("only this machine has 1 file"), "{looked:?}");
+    let refused = owner.fails(2, &["pause"]);
+    assert!(refused.hint.contains("-y"), "{refused:?}");
+    assert_eq!(state_of(&lab, "donor-1"), "live");
+    let text = owner.ok(&["pause", "-y"]).text();
+    assert!(text.contains("paused until `potluck resume`"), "{text}");
+    wait_until("it to be away", DEADLINE, || state_of(&lab, "donor-1") == "away");
+    owner.ok(&["pause", "1s"]);
+    wait_until("the pause to end by itself", DEADLINE, || state_of(&lab, "donor-1") == "live");
+    lab.cli.ok(&["cat", "pot://lab/only"]);
+}
+
+#[test]
+fn hours_hold_while_the_daemon_runs_and_after() {
+    let lab = Lab::with_donors(1);
+    let owner = owner_of(&lab, "donor-1");
+    let why = owner.fails(2, &["set", "lend.hours", "Mon-Fri 9-18 polite"]);
+    assert!(why.message.contains("09:00-18:00"), "{why:?}");
+    let set = |value: &str| owner.ok(&["set", "lend.hours", value]);
+    let mode = || lab.cli.donor("donor-1")["mode"].clone();
+    set("00:00-24:00 polite");
+    wait_until("it to be polite", DEADLINE, || mode() == "polite");
+    let listed = lab.cli.ok(&["nodes", "ls"]).text();
+    assert!(listed.contains("live, polite"), "{listed}");
+    let text = owner.ok(&["lend", "status"]).text();
+    assert!(text.contains("polite") && text.contains("at most 20.0 MiB/s"), "{text}");
+    set("reads");
+    wait_until("it to take nothing", DEADLINE, || {
+        mode() == "reads" && lab.cli.donor("donor-1")["room"] == 0
+    });
+    set("Mon-Sun off");
+    wait_until("it to be off", DEADLINE, || state_of(&lab, "donor-1") == "away");
+    assert_eq!(owner.json(&["lend", "status"])["owner"]["rule"], "hours");
+    owner.ok(&["set", "lend.hours", "--unset"]);
+    wait_until("it to be live", DEADLINE, || state_of(&lab, "donor-1") == "live");
+}
