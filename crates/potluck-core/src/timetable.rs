@@ -187,6 +187,12 @@ impl Bandwidth {
         Self { up: Some(rate), down: Some(rate) }
     }
 
+    /// Returns the part of the limit that each of `parts` gets.
+    pub fn part(self, parts: usize) -> Self {
+        let part = |rate: Option<u64>| rate.map(|rate| rate / parts.max(1) as u64);
+        Self { up: part(self.up), down: part(self.down) }
+    }
+
     /// Returns the lower of two limits, each way.
     pub fn min(self, other: Self) -> Self {
         let lower = |one: Option<u64>, other: Option<u64>| match (one, other) {

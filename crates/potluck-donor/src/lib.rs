@@ -67,6 +67,8 @@ use potluck_core::governor::GovernorTerms;
 use potluck_core::ids::Incarnation;
 use potluck_core::lend_mode::LendMode;
 use potluck_core::owner_limits::Limits;
+use potluck_core::timetable::Bandwidth;
+use potluck_core::traffic::BothWays;
 use potluck_wire::addresses::{Addresses, DONOR_LISTEN};
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
@@ -183,11 +185,6 @@ impl DonorControls {
         self.service.store.limits()
     }
 
-    /// Sets the owner's limits on what is read and written for others, from now on; a pause is one of them.
-    pub fn set_owner_throttle(&self, owner: OwnerThrottle) {
-        self.service.throttle.set_owner_throttle(owner);
-    }
-
     /// Returns the limits on what is read and written for others.
     pub fn throttle_in_force(&self) -> ThrottleInForce {
         self.service.throttle.in_force()
@@ -240,10 +237,12 @@ impl DonorControls {
         self.service.lending_terms.change();
     }
 
-    /// Has the donor do as much as its owner's rules come to, for `left` as far as is known. A donor that is to do
-    /// nothing moves no byte of data a second later.
-    pub fn lend_in(&self, mode: LendMode, left: Option<Duration>) {
-        let Service { env, owner, lending_terms, .. } = &*self.service;
+    /// Has the donor do as much as its owner's rules come to, within a bandwidth and for `left` as far as is known. A
+    /// donor that is to do nothing moves no byte of data a second later.
+    pub fn lend_in(&self, mode: LendMode, bandwidth: Bandwidth, left: Option<Duration>) {
+        let Service { env, owner, throttle, lending_terms, .. } = &*self.service;
+        let bytes_s = BothWays { read: bandwidth.up, written: bandwidth.down };
+        throttle.set_owner_throttle(OwnerThrottle { bytes_s, paused: mode.is_off() });
         let until = left.map(|left| env.clock.now() + left);
         if owner.set(mode, until) {
             lending_terms.change();

@@ -42,9 +42,12 @@ fn a_pause_silences_a_busy_donor_until_it_is_resumed() {
     lab.wait_settled();
     let owner = owner_of(&lab, "donor-1");
 
-    // Somebody reads all the time, as fast as can be, also from the machine that is paused.
+    // Somebody reads, so slowly that the pause comes in the middle of a chunk.
+    owner.ok(&["set", "lend.bwlimit", "1M:off"]);
     let copy = lab.dir().join("copy");
     let reading = lab.cli.start(&["cp", "pot://lab/f", arg(&copy)]);
+    let served = moved(lab.donor("donor-1"));
+    wait_until("bytes to be served", DEADLINE, || moved(lab.donor("donor-1")) > served + (1 << 20));
     let paused = owner.json(&["pause", "30m"]);
     assert_eq!(paused["paused"], true, "{paused}");
     assert_eq!(paused["only_here"], 0, "{paused}");
@@ -70,6 +73,7 @@ fn a_pause_silences_a_busy_donor_until_it_is_resumed() {
     assert_eq!(owner.json(&["pause", "30m"])["paused"], true);
     wait_until("it to be away again", DEADLINE, || state_of(&lab, "donor-1") == "away");
 
+    owner.ok(&["set", "lend.bwlimit", "--unset"]);
     let resumed = owner.json(&["resume"]);
     assert_eq!(resumed["in_force"]["mode"], "full", "{resumed}");
     assert_eq!(owner.json(&["resume"])["paused"], false, "twice is once");

@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
-use potluck_core::owner_rules::OwnerRules;
+use potluck_core::owner_rules::{InForce, OwnerRules};
 use potluck_core::size::{exact_size, format_size};
 use potluck_donor::disk::SystemDisk;
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Lender};
@@ -110,12 +110,14 @@ impl Lent {
 
     /// Has all donors do what the owner's rules come to now.
     fn follow_owner(&self) {
-        self.donors.values().for_each(|lending| self.lend_as_told(&lending.controls));
+        let all = self.donors.len();
+        self.donors.values().for_each(|lending| self.lend_as_told(&lending.controls, all));
     }
 
-    fn lend_as_told(&self, controls: &DonorControls) {
-        let (in_force, left) = self.owner.in_force();
-        controls.lend_in(in_force.mode, left);
+    /// Has a donor do what the owner's rules come to now. All donors of the machine together keep to its bandwidth.
+    fn lend_as_told(&self, controls: &DonorControls, donors: usize) {
+        let (InForce { mode, bandwidth, .. }, left) = self.owner.in_force();
+        controls.lend_in(mode, bandwidth.part(donors), left);
     }
 
     /// Returns the address of the daemon's own donor, or else of another one; `None` while none runs.
@@ -152,13 +154,14 @@ impl Lent {
     fn add(&mut self, dir: &Path, started: LentStarted) {
         let LentStarted { donor, state } = started;
         let (controls, address) = (donor.controls(), donor.address());
-        self.lend_as_told(&controls);
+        self.lend_as_told(&controls, self.donors.len() + 1);
         let (stop, stopped) = oneshot::channel();
         let ends = donor.run(async {
             let _ = stopped.await; // a dropped sender means stop as well
         });
         let task = self.ends.spawn(ends).id();
         self.donors.insert(dir.to_owned(), Lending { state, controls, address, stop, task });
+        self.follow_owner();
         if let Some(address) = self.address() {
             self.running.serves(address);
         }
@@ -249,6 +252,7 @@ impl Lent {
         let dir = self.donors.iter().find(|(_, lending)| lending.task == task);
         let dir = dir.map(|(dir, _)| dir.clone()).unwrap_or_default();
         self.donors.remove(&dir);
+        self.follow_owner();
         Some((dir, ended))
     }
 
