@@ -12,6 +12,7 @@ pub mod chunk;
 pub mod chunk_file;
 pub mod clock;
 pub mod contention;
+pub mod cost_history;
 pub mod donor_rate;
 pub mod entropy;
 pub mod entry_stamp;

@@ -57,11 +57,12 @@ mod traffic;
 
 pub use error::DonorError;
 pub use state::{STATE_FILES, lent_dirs};
-pub use store::{Claiming, Owner, StoreError, StoreRemoved, remove as remove_store, stored_chunks};
+pub use store::{Claiming, Owner, StoreError, StoreRemoved, each_stored, remove as remove_store};
 pub use throttle::{OwnerThrottle, ThrottleInForce, ThrottledTime};
 
 use disk::Disk;
 use heartbeat::{DonorFacts, Heartbeats};
+use potluck_core::cost_history::Visits;
 use potluck_core::entropy::Entropy;
 use potluck_core::governor::GovernorTerms;
 use potluck_core::ids::Incarnation;
@@ -178,6 +179,11 @@ impl DonorControls {
     /// Returns the bytes that were sent to readers and those that were stored for writers, since the process began.
     pub fn traffic(&self) -> (u64, u64) {
         (self.service.traffic.total().read.bytes, self.service.store.stored())
+    }
+
+    /// Takes who read and wrote how much since this was last called.
+    pub fn take_visits(&self) -> Visits {
+        self.service.traffic.take_visits()
     }
 
     /// Returns the limits of how much of the disk the donor lends.

@@ -12,6 +12,7 @@ use crate::stall_timeout::Phase;
 use crate::throttle::PausedByOwner;
 pub(crate) use piece::LongPieces;
 use piece::PieceBuffer;
+use potluck_core::cost_history::Visitor;
 use potluck_core::fair_turns::{Flow, TurnCost};
 use potluck_core::policy::AckLevel;
 use potluck_core::traffic::Direction;
@@ -169,6 +170,11 @@ impl BulkSession {
             (None, Some(_)) => Flow::Manager,
             (None, None) => Flow::Repair,
         }
+    }
+
+    /// Returns who moves data on this connection, as the ticket names them.
+    fn visitor(&self) -> Visitor {
+        self.grant.member.map_or(Visitor::Pool, Visitor::Member)
     }
 
     /// Waits for a turn, where there is a limit on what the donor moves. A peer that waits for the answer to `tag` is

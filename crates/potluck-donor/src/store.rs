@@ -44,7 +44,7 @@ pub(crate) use marker::{
     ClaimRequest, KnownStore, StoreClaim, StoreId, claim, is_claimed, make_dirs,
 };
 pub use marker::{Claiming, Owner, StoreError};
-pub use removal::{StoreRemoved, remove, stored_chunks};
+pub use removal::{StoreRemoved, each_stored, remove};
 pub(crate) use trailer::ChunkOrigin;
 pub(crate) use usage::StoreUsage;
 

@@ -1,6 +1,7 @@
 //! The traffic of a donor with those who read and write its chunks.
 
 use potluck_core::clock::{SharedClock, Tick};
+use potluck_core::cost_history::{Visitor, Visits};
 use potluck_core::traffic::{BothWays, Direction, Traffic, TrafficCount};
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +10,15 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct ServedTraffic {
     clock: SharedClock,
     counts: Arc<Mutex<BothWays<TrafficCount>>>,
+    /// Who moved how much since that was last taken.
+    visits: Arc<Mutex<Visits>>,
 }
 
 /// A request that is being served; one that is refused or breaks off is dropped.
 pub(crate) struct Serving {
     traffic: ServedTraffic,
     direction: Direction,
+    visitor: Visitor,
     /// The bytes that were moved, once the request is served.
     moved: Option<u32>,
 }
@@ -22,13 +26,18 @@ pub(crate) struct Serving {
 impl ServedTraffic {
     /// Makes counts of nothing.
     pub fn new(clock: SharedClock) -> Self {
-        Self { clock, counts: Arc::default() }
+        Self { clock, counts: Arc::default(), visits: Arc::default() }
     }
 
-    /// Notes that a request is served from now on.
-    pub fn begin(&self, direction: Direction) -> Serving {
+    /// Notes that a request of a visitor is served from now on.
+    pub fn begin(&self, direction: Direction, visitor: Visitor) -> Serving {
         self.change(|counts, now| counts.of_mut(direction).began(now));
-        Serving { traffic: self.clone(), direction, moved: None }
+        Serving { traffic: self.clone(), direction, visitor, moved: None }
+    }
+
+    /// Takes who moved how much since this was last called.
+    pub fn take_visits(&self) -> Visits {
+        std::mem::take(&mut *self.visits.lock().expect("no holder panics"))
     }
 
     /// Returns the traffic so far.
@@ -54,6 +63,10 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        if let Some(bytes) = self.moved {
+            let mut visits = self.traffic.visits.lock().expect("no holder panics");
+            visits.note(self.visitor, self.direction, bytes.into());
+        }
         self.traffic.change(|counts, now| {
             let count = counts.of_mut(self.direction);
             match self.moved {

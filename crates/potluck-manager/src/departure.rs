@@ -27,7 +27,7 @@ use potluck_core::policy::Redundancy;
 use potluck_core::size::count;
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::{Findings, Layout, Moving, Version, judge_file};
-use potluck_wire::control::{Health, HeldOf};
+use potluck_wire::control::{Health, HeldOf, HeldSpace, MOST_HELD_SPACES};
 use potluck_wire::env::Env;
 use std::cmp::{Reverse, max_by_key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,12 +176,13 @@ impl Departures {
         }
         let Looking { findings, mut loss, less_safe, files_held, spaces_held, stopped, .. } =
             looking;
-        let makers: BTreeSet<_> = spaces_held.values().flatten().collect();
-        let held_of = HeldOf {
-            files: files_held,
-            spaces: spaces_held.len() as u64,
-            members: makers.len() as u64,
-        };
+        let makers: BTreeSet<_> = spaces_held.values().filter_map(|(by, _)| *by).collect();
+        let spaces = spaces_held.len() as u64;
+        let mut by_space: Vec<HeldSpace> =
+            spaces_held.into_values().map(|(_, held)| held).collect();
+        by_space.sort_by_key(|held| Reverse(held.bytes));
+        by_space.truncate(MOST_HELD_SPACES);
+        let held_of = HeldOf { files: files_held, spaces, members: makers.len() as u64, by_space };
         // A file that was moved meanwhile may have been met twice.
         loss.versions.sort_unstable();
         loss.versions.dedup();
@@ -262,8 +263,8 @@ struct Looking {
     less_safe: LessSafe,
     /// The number of files of which the donors hold a part.
     files_held: u64,
-    /// The spaces of these files, each with the member who made it.
-    spaces_held: BTreeMap<SpaceId, Option<MemberId>>,
+    /// The spaces of these files, each with the member who made it and what of it is held.
+    spaces_held: BTreeMap<SpaceId, (Option<MemberId>, HeldSpace)>,
     stopped: StoppedChanges,
     /// The paths of the files that were counted last, as lost, as less safe, as held and as being changed: the parts of
     /// a file are met one after the other, and it counts once.
@@ -275,6 +276,15 @@ impl Looking {
     fn lies_at(layout: &Layout, is: impl Fn(&DonorId) -> bool) -> bool {
         let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);
         holders.any(|(donor, _)| is(donor))
+    }
+
+    /// Returns how many stored bytes of a file the donors hold.
+    fn held_bytes(&self, layout: &Layout) -> u64 {
+        let is = |(donor, _): &&(DonorId, bool)| self.departure.donors.contains(donor);
+        let pieces = layout.pieces.iter();
+        let held = pieces
+            .map(|piece| piece.holders.iter().filter(is).count() as u64 * u64::from(piece.len));
+        held.sum()
     }
 
     /// Returns whether a file with this layout is listed by its path, after `told` were listed.
@@ -341,8 +351,14 @@ impl Looking {
                     // Lost parts of the pool's own metadata are written anew (log_copies::adapting), and a part of
                     // the chunks that a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {
-                        self.files_held += u64::from(is_next(&mut self.counted[2], &at(&path)));
-                        self.spaces_held.insert(space.id, space.made_by);
+                        let new = u64::from(is_next(&mut self.counted[2], &at(&path)));
+                        let bytes = self.held_bytes(&layout);
+                        self.files_held += new;
+                        let held = HeldSpace { sealed: space.keys.is_some(), ..Default::default() };
+                        let known = self.spaces_held.entry(space.id);
+                        let (_, held) = known.or_insert((space.made_by, held));
+                        held.files += new;
+                        held.bytes += bytes;
                         self.weigh(&version, &layout, &at(&path));
                     }
                 }

@@ -70,9 +70,9 @@ pub use reservations::{
 };
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
-    GivingBack, Going, HeldOf, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,
-    RemovalNeeds, RepairAction, RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow,
-    Trust,
+    GivingBack, Going, HeldOf, HeldSpace, MOST_HELD_SPACES, MayGo, PolicyChanged, PolicySet,
+    ReclaimUnknown, ReclaimingUnknown, RemovalNeeds, RepairAction, RepairControl, RepairState,
+    RepairStatus, SLOWEST_SCRUB, ScrubNow, Trust,
 };
 pub use series::{Pin, SeriesPurge, SeriesSteps, StepAbout, StepFate};
 pub use shared_files::{

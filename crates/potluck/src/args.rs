@@ -25,8 +25,8 @@ pub use daemons::{
     DemoArgs, LendAction, LendArgs, LendStatusArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs,
 };
 pub use donors::{
-    AwayArgs, DrainArgs, DrainOptions, GiveBackArgs, NodeAwayArgs, NodeName, NodeRemoveArgs,
-    NodesArgs, NodesLsArgs, PauseArgs, ResumeArgs,
+    AwayArgs, CostArgs, DrainArgs, DrainOptions, GiveBackArgs, InspectArgs, NodeAwayArgs, NodeName,
+    NodeRemoveArgs, NodesArgs, NodesLsArgs, PauseArgs, ResumeArgs,
 };
 pub use files::{
     CatArgs, CpArgs, DuArgs, ExplainAction, ExplainArgs, HashArgs, LsArgs, MkdirArgs, MvArgs,
@@ -361,6 +361,16 @@ pub enum Command {
     /// Have this machine go on after `potluck pause`
     #[command(after_help = "Example:\n  potluck resume")]
     Resume(ResumeArgs),
+    /// Show what lending costs this machine and does for others: today, a day on the mean, and the year by months
+    #[command(
+        after_help = "Examples:\n  potluck cost\n  potluck cost --endurance 600TB     (the share of what an SSD endures that is written in a year)\n  potluck cost --svg year.svg\n\nIt is noted on this machine alone, and told nobody."
+    )]
+    Cost(CostArgs),
+    /// Show what of other people is stored on this machine, and who read and wrote how much here
+    #[command(
+        after_help = "Example:\n  potluck inspect\n\nIt is looked up on this machine alone, and told nobody."
+    )]
+    Inspect(InspectArgs),
     /// Take back a part of the space that this machine lends
     #[command(
         after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back 50GiB --dir /disk2/lent    (where several directories are lent)\n\nAll of it: `potluck drain` empties the machine, `potluck leave` also ends its membership."

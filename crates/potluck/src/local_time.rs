@@ -27,6 +27,11 @@ impl LocalTime {
         format!("{year:04}-{month:02}-{tm_mday:02} {tm_hour:02}:{tm_min:02}:{tm_sec:02}")
     }
 
+    /// Returns how much the clock shows more than in UTC, in milliseconds.
+    pub fn offset_ms(&self) -> i64 {
+        self.0.tm_gmtoff * 1000
+    }
+
     /// Returns the minute of the week.
     pub fn week_minute(&self) -> WeekMinute {
         let libc::tm { tm_wday, tm_hour, tm_min, .. } = self.0;

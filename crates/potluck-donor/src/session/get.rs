@@ -24,7 +24,7 @@ impl BulkSession {
         name: &ChunkName,
         part: Option<ChunkPart>,
     ) -> Result<(), FrameError> {
-        let serving = self.service.traffic.begin(Direction::Read);
+        let serving = self.service.traffic.begin(Direction::Read, self.visitor());
         let store = &self.service.store;
         let found = match self.allowed(Ops::GET) {
             Ok(_) if part.is_some() => store.find_to_read_parts(name).map_err(status_of),

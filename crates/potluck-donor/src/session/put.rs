@@ -57,7 +57,7 @@ impl BulkSession {
         // The incarnation is taken now: a store that goes away and comes back meanwhile may lack what
         // was put before.
         let incarnation = service.store.incarnation();
-        let serving = service.traffic.begin(Direction::Write);
+        let serving = service.traffic.begin(Direction::Write, self.visitor());
         let mut landing = self.landing(&service, &put);
         let mut forwarding = match landing {
             Landing::Refused(_) => None,

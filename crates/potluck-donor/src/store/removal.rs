@@ -62,9 +62,9 @@ pub fn remove(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
     })
 }
 
-/// Counts the chunks in the store of a lent directory, by its files; returns zero if there is no store.
-pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
-    let (mut dirs, mut chunks) = (vec![StoreLayout::new(dir).chunks().to_owned()], 0);
+/// Has `each` take every chunk file in the store of a lent directory, of which there are none if there is no store.
+pub fn each_stored(dir: &Path, mut each: impl FnMut(&fs::DirEntry)) -> io::Result<()> {
+    let mut dirs = vec![StoreLayout::new(dir).chunks().to_owned()];
     while let Some(dir) = dirs.pop() {
         let entries = match fs::read_dir(dir) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
@@ -74,11 +74,11 @@ pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
             let entry = entry?;
             match entry.file_type()?.is_dir() {
                 true => dirs.push(entry.path()),
-                false => chunks += 1,
+                false => each(&entry),
             }
         }
     }
-    Ok(chunks)
+    Ok(())
 }
 
 /// Returns whether a directory holds nothing but the `lost+found` of its file system.

@@ -245,7 +245,7 @@ impl GivingBack {
 }
 
 /// The numbers of files, spaces and members whose data a donor holds: its owner may know that much of other people.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeldOf {
     /// The number of files, kept versions included, of which it holds a part.
@@ -254,6 +254,23 @@ pub struct HeldOf {
     pub spaces: u64,
     /// The number of members who made these spaces.
     pub members: u64,
+    /// The first of these spaces, without their names, the largest first: at most [`MOST_HELD_SPACES`].
+    pub by_space: Vec<HeldSpace>,
+}
+
+/// The most spaces of which a donor is told how much it holds.
+pub const MOST_HELD_SPACES: usize = 32;
+
+/// The part of a space that a donor holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldSpace {
+    /// The number of files of which it holds a part.
+    pub files: u64,
+    /// The size of these parts in stored bytes. Chunks that several files share count for each.
+    pub bytes: u64,
+    /// True if all that the space holds is encrypted before it leaves its writer's machine.
+    pub sealed: bool,
 }
 
 /// The least that a caller has to say so that the manager removes a donor.

@@ -94,6 +94,26 @@ pub struct ResumeArgs {
     pub state: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+pub struct CostArgs {
+    /// How much can be written to the disk in its life, as its maker says (TBW), such as 600TB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub endurance: Option<u64>,
+    /// Also draw the year into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InspectArgs {
+    /// Where this donor's own state lives; default: potluck/donor in your state directory
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
 /// What is shown of donors.
 #[derive(Debug, clap::Args)]
 pub struct NodesLsArgs {

@@ -32,7 +32,10 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "History and checkpoints",
         &["versions", "revert", "undelete", "trash", "snapshot", "ckpt", "pin", "unpin"],
     ),
-    ("My disk", &["lend", "pause", "resume", "give-back", "drain", "away", "leave"]),
+    (
+        "My disk",
+        &["lend", "pause", "resume", "cost", "inspect", "give-back", "drain", "away", "leave"],
+    ),
     ("Safety", &["status", "verify", "fsck", "repair", "scrub", "gc"]),
     ("Spaces: who may do what, and how much", &["space", "policy", "quota", "reserve", "group"]),
     ("The pool", &["nodes", "members", "audit", "manager"]),

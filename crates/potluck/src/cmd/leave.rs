@@ -183,7 +183,11 @@ fn choice(dir: &Path) -> String {
 /// Counts the chunks in lent directories. A directory that cannot be read counts as 0; its removal will fail with the
 /// reason.
 fn stored(dirs: &[PathBuf]) -> u64 {
-    dirs.iter().filter_map(|dir| potluck_donor::stored_chunks(dir).ok()).sum()
+    let count = |dir: &PathBuf| {
+        let mut chunks = 0;
+        potluck_donor::each_stored(dir, |_| chunks += 1).ok().map(|()| chunks)
+    };
+    dirs.iter().filter_map(count).sum()
 }
 
 /// Refuses to take a pool for gone if its manager answers the donor as a member, because it may need what the donor

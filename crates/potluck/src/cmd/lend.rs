@@ -1,5 +1,6 @@
 //! `potluck lend`: runs the donors of this machine's lent directories.
 
+pub mod bill;
 mod further;
 mod lent;
 pub mod owner;

@@ -6,6 +6,7 @@ mod away;
 mod cat;
 mod ckpt;
 pub mod completion;
+mod cost;
 mod cp;
 mod demo;
 mod donors;
@@ -20,6 +21,7 @@ mod give_back;
 mod group;
 pub mod hash;
 mod health;
+mod inspect;
 mod invite;
 mod join;
 mod leave;
@@ -136,6 +138,14 @@ pub async fn run(
         Command::Pause(args) => {
             let state = donor_state(args.state.as_ref(), settings)?;
             until_stopped_alone(pause::pause(args, &state, settings, output)).await
+        }
+        Command::Cost(args) => {
+            let state = donor_state(args.state.as_ref(), settings)?;
+            cost::run(args, &state, output)
+        }
+        Command::Inspect(args) => {
+            let state = donor_state(args.state.as_ref(), settings)?;
+            until_stopped_alone(inspect::run(args, &state, settings, output)).await
         }
         Command::Resume(args) => {
             let state = donor_state(args.state.as_ref(), settings)?;
@@ -289,6 +299,8 @@ async fn with_client(
         | Command::GiveBack(_)
         | Command::Pause(_)
         | Command::Resume(_)
+        | Command::Cost(_)
+        | Command::Inspect(_)
         | Command::Away(_)
         | Command::Leave(_)
         | Command::Join(_)

@@ -120,7 +120,7 @@ fn finish(
 }
 
 /// Asks the manager what nobody could read while all donors of this machine pause; `None` if it does not answer soon.
-async fn lacking(state: &Path, settings: &CommandSettings) -> Option<GivingBack> {
+pub async fn lacking(state: &Path, settings: &CommandSettings) -> Option<GivingBack> {
     let asking = async {
         let (mut clients, mut donors) = (Vec::new(), Vec::new());
         for OwnDonor { state, .. } in donors_of(state, None).ok()? {

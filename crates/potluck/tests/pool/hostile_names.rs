@@ -104,6 +104,8 @@ const RUN_AT_ONCE: &[&str] = &[
     "away 1h",
     "pause NAME|pause 1h -n|pause until NAME",
     "resume",
+    "cost|cost --svg LOCAL/gone/NAME",
+    "inspect",
     "give-back 1GiB -n --state LOCAL",
     "leave -n --state LOCAL",
     "mount DIR LOCAL/gone",

@@ -127,3 +127,53 @@ fn hours_hold_while_the_daemon_runs_and_after() {
     owner.ok(&["set", "lend.hours", "--unset"]);
     wait_until("it to be live", DEADLINE, || state_of(&lab, "donor-1") == "live");
 }
+
+#[test]
+fn the_bill_tells_what_was_moved_and_survives_kill_9() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "create", "open", "--copies", "1", "--plain"]);
+    let (input, _) = file(lab.dir(), "input", 3, 4 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/secret-name"]);
+    lab.cli.ok(&["cp", arg(&input), "pot://open/f"]);
+    lab.cli.ok(&["cat", "pot://lab/secret-name"]);
+    let owner = owner_of(&lab, "donor-1");
+    let today = || owner.json(&["cost"])["today"].clone();
+    let is_noted = |cost: &Value| {
+        cost["received"].as_u64() >= Some(8 << 20) && cost["served"].as_u64() >= Some(4 << 20)
+    };
+    wait_until("it to be noted", DEADLINE, || is_noted(&today()));
+    lab.kill_donor("donor-1");
+    let killed = today();
+    assert!(is_noted(&killed), "{killed}");
+    lab.start_donor("donor-1");
+    lab.wait_live();
+    let bill = owner.json(&["cost", "--endurance", "600TB"]);
+    assert_eq!(bill["days"], 1, "{bill}");
+    assert!(bill["today"]["lent"].as_u64() > Some(0), "{bill}");
+    assert!(bill["endurance_share_a_year"].as_f64().is_some_and(|share| share < 1.0), "{bill}");
+    let picture = lab.dir().join("year.svg");
+    let text = owner.ok(&["cost", "--svg", arg(&picture)]).text();
+    for part in ["today:", "a day:", "delay:", "a year:", "month"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(fs::read_to_string(picture).expect("drawn").contains("</svg>"));
+
+    // The owner sees how much of what is here, and who came, and no names.
+    let seen = owner.json(&["inspect"]);
+    assert!(seen["stored"]["bytes"].as_u64() >= Some(8 << 20), "{seen}");
+    let spaces = seen["held_of"]["by_space"].as_array().expect("spaces");
+    let sealed: Vec<_> = spaces.iter().map(|one| one["sealed"].as_bool()).collect();
+    assert!(sealed.contains(&Some(true)) && sealed.contains(&Some(false)), "{seen}");
+    let wrote = |one: &Value| one["written"].as_u64() >= Some(8 << 20);
+    let visitors = seen["visitors"].as_array().expect("visitors");
+    assert!(visitors.iter().any(|one| one["visitor"]["member"].is_u64() && wrote(one)), "{seen}");
+    let text = owner.ok(&["inspect"]).text();
+    assert!(text.contains("nobody can read it here"), "{text}");
+    assert!(text.contains("whoever has this disk could read"), "{text}");
+    assert!(!text.contains("secret-name") && !text.contains("lab"), "{text}");
+    let text = owner.ok(&["lend", "status"]).text();
+    for part in ["you let it: full", "today:", "visitors: 1 member", "more: potluck cost"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

@@ -4,6 +4,7 @@
 //! The daemon's own donor has joined with a token. The daemon enrols the donors of further directories by
 //! itself: the pool lets a donor invite other donors, which count as one machine with it.
 
+use super::bill::{Bill, Counted};
 use super::owner::{self as owner_rules, OwnerWatch};
 use super::state_files::{STATES, remove_state};
 use super::traffic::{DirTraffic, TrafficNotes};
@@ -15,6 +16,7 @@ use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
+use potluck_core::cost_history::Visits;
 use potluck_core::owner_rules::{InForce, OwnerRules};
 use potluck_core::size::{exact_size, format_size};
 use potluck_donor::disk::SystemDisk;
@@ -184,9 +186,11 @@ impl Lent {
         let mut stopped = pin!(stopped);
         let mut heard = pin!(tokio::time::timeout(GREETING, self.heard()));
         let mut noted = TrafficNotes::new(&self.state);
+        let mut bill = Bill::new(&self.state);
         let ended = loop {
             tokio::select! {
                 () = noted.pause() => noted.note(self.traffic()),
+                () = bill.pause() => bill.note(self.counted()),
                 () = self.owner.pause() => {
                     if self.owner.look() {
                         self.follow_owner();
@@ -209,6 +213,8 @@ impl Lent {
                 }
             }
         };
+        bill.note(self.counted());
+        bill.save();
         self.donors.clear();
         while let Some(one) = self.ends.join_next().await {
             if let Ok(Err(why)) = one {
@@ -263,6 +269,21 @@ impl Lent {
             DirTraffic { dir: dir.clone(), served, stored }
         };
         self.donors.iter().map(of).collect()
+    }
+
+    /// Returns what the donors of all directories counted.
+    fn counted(&self) -> Counted {
+        let controls = || self.donors.values().map(|lending| &lending.controls);
+        let mut visits = Visits::default();
+        controls().for_each(|one| visits.add_all(&one.take_visits()));
+        Counted {
+            dirs: self.traffic(),
+            // Donors of one machine yield to the same owner.
+            yielded: controls().map(|one| one.throttled_time().yielded).max().unwrap_or_default(),
+            lent: controls().map(|one| one.limits().max).sum(),
+            stored: controls().map(DonorControls::used).sum(),
+            visits,
+        }
     }
 
     async fn reload(&mut self) -> Result<(), Failure> {

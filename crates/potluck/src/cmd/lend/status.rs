@@ -1,15 +1,16 @@
 //! `potluck lend status`: shows an owner what this machine lends, for whom, and at what cost.
 
 use super::traffic::{DirTraffic, NotedTraffic};
-use super::{OwnDonor, disk_of, donors_of, owner};
+use super::{OwnDonor, bill, disk_of, donors_of, owner};
 use crate::args::LendStatusArgs;
-use crate::cmd::{Ending, donors, drain};
+use crate::cmd::{Ending, cost, donors, drain, inspect};
 use crate::command_settings::CommandSettings;
 use crate::keys::Daemon;
 use crate::output::{self, Output, count, duration};
 use crate::running;
 use crate::settings_file::SettingsFile;
 use potluck_client::{Pool, RetryLimits};
+use potluck_core::cost_history::{LendingCost, Visits, day_of};
 use potluck_core::ids::DonorId;
 use potluck_core::owner_limits::Limits;
 use potluck_core::owner_rules::InForce;
@@ -34,6 +35,9 @@ struct LendStatus {
     directories: Vec<LentDirectory>,
     /// What the rules of the machine's owner come to now.
     owner: InForce,
+    /// What was done and used today, and who came in thirty days, as `potluck cost` and `potluck inspect` tell.
+    today: LendingCost,
+    visits: Visits,
     /// The time since which the traffic of the directories is counted.
     traffic_since_wall_ms: Option<i64>,
     /// What would happen if the machine left; absent while the manager does not answer.
@@ -56,12 +60,12 @@ struct LentDirectory {
 
 /// What the daemon's process has used.
 #[derive(Debug, Serialize)]
-struct Process {
+pub struct Process {
     pid: u32,
     /// The seconds since it began.
     seconds: u64,
     /// The processor time that it took, in milliseconds.
-    cpu_ms: u64,
+    pub cpu_ms: u64,
     /// The bytes of memory that it holds now and that no other process could have: its own, without pages of files.
     memory: u64,
     /// Whether the pool's manager runs in the same process (`potluck up`).
@@ -70,7 +74,7 @@ struct Process {
 
 impl Process {
     /// Reads what the process with this number has used; `None` if it has ended.
-    fn read(pid: u32, with_manager: bool) -> Option<Self> {
+    pub fn read(pid: u32, with_manager: bool) -> Option<Self> {
         let text = |name: &str| fs::read_to_string(format!("/proc/{name}")).ok();
         let stat = text(&format!("{pid}/stat"))?;
         // The name of the program stands in parentheses and may contain anything.
@@ -108,7 +112,10 @@ pub async fn run(
     let daemon = running::find(&state).ok().flatten();
     let daemon = daemon.and_then(|said| Process::read(said.pid, of_manager(said.pid)));
     let traffic = NotedTraffic::of(&state);
+    let (history, day) = (bill::read(&state), day_of(bill::local_now()));
     let mut status = LendStatus {
+        today: history.since(day, day).0,
+        visits: history.visits(),
         pool: identity.about.pool.clone(),
         daemon,
         owner: owner::rules(&file).in_force(owner::moment()),
@@ -203,8 +210,14 @@ impl LendStatus {
                 duration(*seconds),
             );
         }
+        let _ = writeln!(
+            text,
+            "today: {}\nvisitors: {}\nmore: potluck cost, potluck inspect",
+            cost::sentence(&self.today),
+            inspect::who_came(&self.visits),
+        );
         if let Some(leaving) = &self.leaving {
-            if let Some(of) = leaving.held_of.filter(|of| of.files > 0) {
+            if let Some(of) = leaving.held_of.as_ref().filter(|of| of.files > 0) {
                 let _ = writeln!(
                     text,
                     "holds parts of {} in {} of {}",
