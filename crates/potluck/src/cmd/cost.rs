@@ -1,7 +1,7 @@
 //! `potluck cost`: the bill of this machine's owner: what is lent, what that does for others, and what it costs.
 
 use super::Ending;
-use super::lend::bill::{local_now, read};
+use super::lend::bill::{local_now, read, sentence};
 use crate::args::CostArgs;
 use crate::output::{Output, duration, table};
 use potluck_core::cost_history::{CostPeriod, DELAY_WINDOW_MS, LendingCost, day_of};
@@ -18,7 +18,7 @@ const DAYS_A_YEAR: i64 = 365;
 /// The days of which the mean is told.
 const LATELY: i64 = 30;
 
-/// The bill.
+/// The bill as the command tells it.
 #[derive(Debug, Serialize)]
 struct Bill {
     /// What was done and used today, in local time.
@@ -29,7 +29,7 @@ struct Bill {
     days: i64,
     /// The year, by months.
     months: Vec<Month>,
-    /// What is written in a year as a share of what the disk endures, 0 to 1, if that was said.
+    /// The bytes written in a year as a share of what the disk endures, 0 to 1, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     endurance_share_a_year: Option<f64>,
 }
@@ -96,19 +96,6 @@ fn months(days: &[CostPeriod]) -> Vec<Month> {
         }
     }
     months
-}
-
-/// Says what a period did and used, in one line.
-pub fn sentence(cost: &LendingCost) -> String {
-    let LendingCost { served, received, disk_written, cpu_ms, yielded_ms, .. } = cost;
-    format!(
-        "{} sent, {} received, {} written to disk, {:.1} s of processor time, yielded for {}",
-        format_size(*served),
-        format_size(*received),
-        format_size(*disk_written),
-        *cpu_ms as f64 / 1000.0,
-        duration(yielded_ms / 1000),
-    )
 }
 
 /// Says how much anybody on the machine can have been delayed at worst.

@@ -60,14 +60,14 @@ struct Class {
     stored: Stored,
 }
 
-/// What is stored here.
+/// The chunks that are stored here, and who came.
 #[derive(Debug, Serialize)]
 struct Inspection {
     directories: Vec<PathBuf>,
     stored: Stored,
     by_age: Vec<Class>,
     by_size: Vec<Class>,
-    /// Whose data that is, as the manager tells; absent while it does not answer.
+    /// The files and spaces whose data that is, as the manager tells; absent while it does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_of: Option<HeldOf>,
     /// Who read and wrote how much here in thirty days, whoever moved most first.
@@ -115,20 +115,6 @@ pub async fn run(
 fn visitors(visits: &Visits) -> Vec<Visited> {
     let all = visits.by_bytes().into_iter();
     all.map(|(visitor, moved)| Visited { visitor, moved }).collect()
-}
-
-/// Says who came in thirty days, in one line.
-pub fn who_came(visits: &Visits) -> String {
-    let all = visits.by_bytes();
-    let members = all.iter().filter(|(visitor, _)| matches!(visitor, Visitor::Member(_))).count();
-    let sum = |of: fn(&BothWays<u64>) -> u64| all.iter().map(|(_, moved)| of(moved)).sum::<u64>();
-    let (read, written) = (sum(|moved| moved.read), sum(|moved| moved.written));
-    let members = count(members as u64, "member");
-    format!(
-        "{members} and the pool itself read {} and wrote {} in 30 days",
-        format_size(read),
-        format_size(written)
-    )
 }
 
 /// The chunk files of the lent directories, counted.

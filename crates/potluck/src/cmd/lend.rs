@@ -4,6 +4,7 @@ pub mod bill;
 mod further;
 mod lent;
 pub mod owner;
+mod process;
 mod state_files;
 pub mod status;
 mod traffic;

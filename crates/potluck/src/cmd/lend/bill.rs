@@ -2,12 +2,15 @@
 //! machine, in two files of the state directory: the hour that is not over, which is small and written while data moves,
 //! and the hours before it, which are written once an hour.
 
-use super::status::Process;
+use super::process::Process;
 use super::traffic::DirTraffic;
 use crate::local_time::LocalTime;
+use crate::output::{count, duration};
 use potluck_core::cost_history::{
-    CostHistory, DELAY_WINDOW_MS, LendingCost, LocalMillis, OpenHour, Visits,
+    CostHistory, DELAY_WINDOW_MS, LendingCost, LocalMillis, OpenHour, Visitor, Visits,
 };
+use potluck_core::size::format_size;
+use potluck_core::traffic::BothWays;
 use potluck_wire::env::Env;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,13 +46,40 @@ pub fn read(state: &Path) -> CostHistory {
     }
 }
 
+/// Says what a period did and used, in one line.
+pub fn sentence(cost: &LendingCost) -> String {
+    let LendingCost { served, received, disk_written, cpu_ms, yielded_ms, .. } = cost;
+    format!(
+        "{} sent, {} received, {} written to disk, {:.1} s of processor time, yielded for {}",
+        format_size(*served),
+        format_size(*received),
+        format_size(*disk_written),
+        *cpu_ms as f64 / 1000.0,
+        duration(yielded_ms / 1000),
+    )
+}
+
+/// Says who came in thirty days, in one line.
+pub fn who_came(visits: &Visits) -> String {
+    let all = visits.by_bytes();
+    let members = all.iter().filter(|(visitor, _)| matches!(visitor, Visitor::Member(_))).count();
+    let sum = |of: fn(&BothWays<u64>) -> u64| all.iter().map(|(_, moved)| of(moved)).sum::<u64>();
+    let (read, written) = (sum(|moved| moved.read), sum(|moved| moved.written));
+    let members = count(members as u64, "member");
+    format!(
+        "{members} and the pool itself read {} and wrote {} in 30 days",
+        format_size(read),
+        format_size(written)
+    )
+}
+
 /// Reads a file of this module; `None` where there is none, or it is damaged: then the bill begins anew.
 fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// What the donors of a machine have counted since the process began, and who came since the last look.
-pub struct Counted {
+pub struct LendingCounts {
     /// The bytes that each lent directory sent and stored.
     pub dirs: Vec<DirTraffic>,
     /// The time in which they did less for the sake of others.
@@ -100,7 +130,7 @@ impl Bill {
     }
 
     /// Notes what was counted.
-    pub fn note(&mut self, counted: Counted) {
+    pub fn note(&mut self, counted: LendingCounts) {
         let now = Instant::now();
         let mut cost = LendingCost {
             yielded_ms: counted.yielded.saturating_sub(self.yielded).as_millis() as u64,
@@ -199,15 +229,15 @@ fn stalled_ms(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_core::cost_history::{Visitor, day_of};
+    use potluck_core::cost_history::day_of;
     use potluck_core::ids::MemberId;
     use potluck_core::traffic::Direction;
 
-    fn counted(served: u64, member: u32) -> Counted {
+    fn counted(served: u64, member: u32) -> LendingCounts {
         let mut visits = Visits::default();
         visits.note(Visitor::Member(MemberId(member)), Direction::Read, served);
         let dirs = vec![DirTraffic { dir: "/a".into(), served, stored: 2 * served }];
-        Counted { dirs, yielded: Duration::from_secs(served), lent: 10, stored: 5, visits }
+        LendingCounts { dirs, yielded: Duration::from_secs(served), lent: 10, stored: 5, visits }
     }
 
     #[tokio::test]

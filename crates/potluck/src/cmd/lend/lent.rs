@@ -4,7 +4,7 @@
 //! The daemon's own donor has joined with a token. The daemon enrols the donors of further directories by
 //! itself: the pool lets a donor invite other donors, which count as one machine with it.
 
-use super::bill::{Bill, Counted};
+use super::bill::{Bill, LendingCounts};
 use super::owner::{self as owner_rules, OwnerWatch};
 use super::state_files::{STATES, remove_state};
 use super::traffic::{DirTraffic, TrafficNotes};
@@ -272,11 +272,11 @@ impl Lent {
     }
 
     /// Returns what the donors of all directories counted.
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> LendingCounts {
         let controls = || self.donors.values().map(|lending| &lending.controls);
         let mut visits = Visits::default();
         controls().for_each(|one| visits.add_all(&one.take_visits()));
-        Counted {
+        LendingCounts {
             dirs: self.traffic(),
             // Donors of one machine yield to the same owner.
             yielded: controls().map(|one| one.throttled_time().yielded).max().unwrap_or_default(),
