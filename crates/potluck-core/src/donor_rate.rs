@@ -35,6 +35,14 @@ struct Word {
     heard: Tick,
 }
 
+impl Word {
+    /// Returns whether it says enough, and is recent enough.
+    fn counts(&self, now: Tick) -> bool {
+        let enough = self.bytes >= LEAST_BYTES as f64 || self.busy_us >= LONG_US;
+        enough && now.saturating_sub(self.heard) < SILENT
+    }
+}
+
 /// The rate of one donor in one direction.
 #[derive(Debug, Clone, Default)]
 pub struct DonorRate {
@@ -88,16 +96,19 @@ impl DonorRate {
         Some(if own > 0.0 { lower_median.min(own) } else { *lower_median })
     }
 
+    /// Returns the bytes a second that one member measured, if it measured enough. Nobody else is to rely on that.
+    pub fn measured_by(&self, member: MemberId, now: Tick) -> Option<f64> {
+        let word = self.words.get(&member).filter(|word| word.counts(now))?;
+        Some(word.bytes / word.busy_us * 1e6)
+    }
+
     /// Returns the number of members whose word counts.
     pub fn members(&self, now: Tick) -> usize {
         self.words_that_count(now).count()
     }
 
     fn words_that_count(&self, now: Tick) -> impl Iterator<Item = &Word> {
-        self.words.values().filter(move |word| {
-            let enough = word.bytes >= LEAST_BYTES as f64 || word.busy_us >= LONG_US;
-            enough && now.saturating_sub(word.heard) < SILENT
-        })
+        self.words.values().filter(move |word| word.counts(now))
     }
 }
 

@@ -8,11 +8,13 @@
 //! domain is lost by that, so that what fits does not depend on the sizes of the files. Near ties in space go to the less loaded donor (docs/papers.md, CEFT).
 
 mod fit;
+pub mod near;
 
 use crate::ids::{Domain, DonorId};
 use crate::size::count;
 use crate::size::format_size;
 use fit::{Fit, turns};
+use near::Near;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +29,12 @@ pub struct Candidate {
     pub load: f32,
     /// The bytes a second that the donor takes, as far as that is known.
     pub rate: Option<f64>,
+    /// The bytes a second at which the writing machine would read from the donor, as far as that is known.
+    pub read_rate: Option<f64>,
     /// The donor's failure domain.
     pub domain: Domain,
+    /// True if the donor is on the machine that writes.
+    pub is_here: bool,
 }
 
 /// The slots to be placed. A slot is a number of chunks of one length that must be on distinct donors: the copies of
@@ -46,6 +52,8 @@ pub struct PlacementRequest {
     pub copies: u32,
     /// The number of donors that a slot is content with where there are fewer than it asks for.
     pub least: u32,
+    /// The part of the chunks that lies on the writing machine. Its donors are in addition to the width.
+    pub near: Near,
 }
 
 /// A run of chunks dealt in turn to a set of donors.
@@ -108,7 +116,27 @@ pub enum Refusal {
 ///
 /// Space is counted in whole chunks (of one chunk alone, in bytes): what a donor has beyond its
 /// last whole chunk is not used.
+///
+/// The writing machine's own donors are passed over as [`Near::Elsewhere`] says, and never at the price of a copy or
+/// of a failure domain.
 pub fn plan(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan, Refusal> {
+    let is_here = |candidate: &&Candidate| candidate.is_here;
+    if request.near != Near::Elsewhere || !candidates.iter().any(|it| is_here(&it)) {
+        return plan_on(candidates, request);
+    }
+    let others: Vec<Candidate> = candidates.iter().filter(|it| !is_here(it)).cloned().collect();
+    match (plan_on(&others, request), plan_on(candidates, request)) {
+        (Ok(elsewhere), Ok(all))
+            if elsewhere.least_domains(candidates) >= all.least_domains(candidates) =>
+        {
+            Ok(elsewhere)
+        }
+        (_, all) => all,
+    }
+}
+
+/// Places a file on any of the candidates.
+fn plan_on(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan, Refusal> {
     if candidates.is_empty() {
         return Err(Refusal::NoDonors);
     }
@@ -230,6 +258,20 @@ impl Plan {
     /// Returns the number of chunks planned.
     pub fn chunks(&self) -> u64 {
         self.sections.iter().map(|section| section.chunks).sum()
+    }
+
+    /// Returns the number of failure domains that the donors of a slot are in, in the slot with the fewest.
+    fn least_domains(&self, candidates: &[Candidate]) -> usize {
+        let domains: BTreeMap<DonorId, Domain> =
+            candidates.iter().map(|candidate| (candidate.donor, candidate.domain)).collect();
+        let of_slot = |section: &Section, chunk: u64| {
+            let slot = section.slot(chunk, self.copies);
+            slot.filter_map(|donor| domains.get(&donor)).collect::<BTreeSet<_>>().len()
+        };
+        let of_section = |section: &Section| {
+            (0..section.donors.len() as u64).map(|chunk| of_slot(section, chunk)).min()
+        };
+        self.sections.iter().filter_map(of_section).min().unwrap_or_default()
     }
 
     /// Returns every donor that the plan names, those without a chunk yet included.

@@ -14,6 +14,7 @@ pub use width::Width;
 
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};
 use crate::erasure::Ec;
+use crate::placement::near::Near;
 use crate::size::format_size;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -212,6 +213,9 @@ pub struct Policy {
     pub cut: Cutting,
     /// The number of donors that a file is written to at once.
     pub stripe_width: Width,
+    /// The part of a file that lies on the donors of the machine that writes it.
+    #[serde(skip_serializing_if = "Near::is_default")]
+    pub near: Near,
     /// The number of copies of every chunk, each on its own donor; 1 where `ec` is set.
     pub copies: u32,
     /// The erasure code, instead of copies.
@@ -246,6 +250,7 @@ impl Default for Policy {
             chunk_size: DEFAULT_CHUNK,
             cut: Cutting::default(),
             stripe_width: Width::Auto,
+            near: Near::default(),
             copies: 1,
             ec: None,
             mirror: Mirror::default(),
@@ -278,6 +283,9 @@ pub struct Override {
     /// The stripe width instead of [`Policy::stripe_width`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<Width>,
+    /// The part on the writing machine instead of [`Policy::near`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near: Option<Near>,
     /// The number of copies instead of [`Policy::copies`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
@@ -330,6 +338,7 @@ impl Override {
             chunk_size: inner.chunk_size.or(self.chunk_size),
             cut: inner.cut.or(self.cut),
             stripe_width: inner.stripe_width.or(self.stripe_width),
+            near: inner.near.or(self.near),
             copies: redundancy.copies,
             ec: redundancy.ec,
             mirror: inner.mirror.or(self.mirror),
@@ -389,6 +398,7 @@ impl Policy {
             chunk_size: over.chunk_size.unwrap_or(self.chunk_size),
             cut: over.cut.unwrap_or(self.cut),
             stripe_width: over.stripe_width.unwrap_or(self.stripe_width),
+            near: over.near.unwrap_or(self.near),
             copies,
             ec,
             mirror: over.mirror.unwrap_or(self.mirror),

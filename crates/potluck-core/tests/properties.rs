@@ -6,6 +6,7 @@ mod properties {
     mod limits;
     mod load;
     mod matching;
+    mod near;
     mod placement;
     mod rate_estimate;
     mod read_plan;

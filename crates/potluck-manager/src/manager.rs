@@ -296,6 +296,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
             policy: session.policy.clone(),
             asked: session.asked,
             room: session.room.clone(),
+            peer: None,
         };
         let resumed = ResumedSession {
             plan: session.plan.clone(),

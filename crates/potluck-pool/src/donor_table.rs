@@ -18,6 +18,7 @@ use potluck_wire::control::{DiskFault, DonorDoes, Heartbeat};
 use potluck_wire::ticket::Secret;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The donors that joined and were not removed.
@@ -43,6 +44,8 @@ pub struct KnownDonor {
     pub(crate) twins: Twins,
     /// The connection over which the donor was last heard.
     pub(crate) connection: u64,
+    /// The address from which the donor was last heard.
+    pub(crate) peer: Option<IpAddr>,
     /// True if that connection ended and the donor was then reached nowhere; false again once it is heard.
     pub(crate) hung_up: bool,
     /// The number of removals of the donor that are being prepared: nothing is promised on its word meanwhile.

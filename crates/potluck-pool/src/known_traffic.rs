@@ -52,6 +52,13 @@ impl KnownTraffic {
         self.rates.map(|rate| rate.rate(now).map(|rate| rate as u64))
     }
 
+    /// Returns the bytes a second at which the donor is expected to be read: what `reader` itself measured, where that is
+    /// named and did, for a machine reads its own disk without the network; or else what all members measured.
+    pub fn read_rate_of(&self, reader: Option<MemberId>, now: Tick) -> Option<f64> {
+        let own = reader.and_then(|member| self.rates.read.measured_by(member, now));
+        own.or_else(|| self.rates.read.rate(now))
+    }
+
     /// Moves what is new into the history.
     pub fn keep(&mut self, now: UnixMillis) {
         let (traffic, heard) = std::mem::take(&mut self.new);

@@ -7,6 +7,7 @@ use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The bytes that the sessions of one member may together store beyond what follows from what was promised to them,
@@ -44,6 +45,8 @@ pub struct NewSession {
     pub asked: AskedPolicy,
     /// The room that the session reserves, if it is a reservation and does not write.
     pub room: Option<ReservedRoom>,
+    /// The address from which the session's calls come; `None` where the manager itself writes, or nobody does.
+    pub peer: Option<IpAddr>,
 }
 
 /// The bytes of files that quotas leave to a session.
@@ -79,6 +82,8 @@ pub struct ResumedSession {
 #[derive(Debug)]
 pub struct OpenSession {
     pub member: MemberId,
+    /// The address from which the session's calls came last; `None` after a restart of the manager, until one comes.
+    pub(crate) peer: Option<IpAddr>,
     pub(crate) space: SpaceId,
     pub(crate) policy: Policy,
     pub(crate) asked: AskedPolicy,
@@ -276,9 +281,10 @@ impl From<TooManyOffered> for Failure {
 impl OpenSession {
     /// Makes a session that begins now.
     pub(crate) fn new(new: NewSession, plan: Plan, bytes: u64, now: Tick) -> Self {
-        let NewSession { member, space, policy, asked, room, .. } = new;
+        let NewSession { member, space, policy, asked, room, peer, .. } = new;
         Self {
             member,
+            peer,
             space,
             policy,
             asked,

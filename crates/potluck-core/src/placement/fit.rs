@@ -1,5 +1,6 @@
 //! The greedy fit itself, in whole chunks.
 
+use super::near::Near;
 use super::{Candidate, PlacementRequest, Refusal};
 use crate::ids::DonorId;
 use std::collections::HashMap;
@@ -11,6 +12,10 @@ struct Room {
     load: f32,
     /// The bytes a second that the donor takes, as far as that is known.
     rate: Option<f64>,
+    /// The bytes a second at which the writing machine would read from the donor, as far as that is known.
+    read_rate: Option<f64>,
+    /// True if the donor is on the writing machine, and a part of the file is asked for there.
+    is_here: bool,
     /// The donor's failure domain, counted from 0: the place of its first donor among all of them.
     domain: usize,
 }
@@ -43,6 +48,9 @@ pub(super) struct Fit {
     /// True if slots have fewer copies than were asked for. The plan tells of that by sections of so few turns.
     short: bool,
     width: usize,
+    near: Near,
+    /// The width of what finds no room on the writing machine, where the whole file is asked for there.
+    width_elsewhere: usize,
     /// The number of chunks that are not placed yet.
     left: u64,
     /// The number of bytes of a chunk, as space is counted.
@@ -58,6 +66,19 @@ pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -
     let direct = past.min(rest) - past.saturating_sub(copies).min(rest);
     let around = rest.saturating_sub(width + past.min(copies) - copies);
     round * copies + direct + around
+}
+
+/// Deals `turns` turns to donors so that they end at the same time by their rates. Each has one at least, and no more
+/// than `most` says; `None` where that is too few for all turns.
+fn turns_by_rates(rates: &[f64], turns: usize, most: &[usize]) -> Option<Vec<usize>> {
+    let mut taken = vec![1_usize; rates.len()];
+    for _ in rates.len()..turns {
+        let end = |at: &usize| (taken[*at] + 1) as f64 / rates[*at];
+        let open = (0..rates.len()).filter(|at| taken[*at] < most[*at]);
+        let first = open.min_by(|a, b| end(a).total_cmp(&end(b)))?;
+        taken[first] += 1;
+    }
+    Some(taken)
 }
 
 impl Fit {
@@ -76,15 +97,22 @@ impl Fit {
             chunks: candidate.free / unit,
             load: candidate.load,
             rate: candidate.rate,
+            read_rate: candidate.read_rate,
+            is_here: candidate.is_here && request.near.is_here(),
             domain: *domains.entry(candidate.domain).or_insert(own),
         });
-        let rooms = rooms.filter(|room| room.chunks > 0).collect();
+        let rooms: Vec<Room> = rooms.filter(|room| room.chunks > 0).collect();
+        let here = rooms.iter().filter(|room| room.is_here).count();
+        let is_all_here = request.near == Near::HereShare(100) && copies == 1 && here > 0;
+        let there = if is_all_here { 0 } else { request.width };
         Self {
             rooms,
             donors: sorted.len(),
             copies: copies as usize,
             short: copies < request.copies,
-            width: request.width.max(copies) as usize,
+            width: (there as usize + here).max(copies as usize),
+            near: request.near,
+            width_elsewhere: request.width.max(copies) as usize,
             left: request.bytes.div_ceil(chunk),
             unit,
         }
@@ -124,17 +152,23 @@ impl Fit {
             self.rooms[room].chunks -= dealt;
         }
         self.rooms.retain(|room| room.chunks > 0);
+        if self.near == Near::HereShare(100) && !self.rooms.iter().any(|room| room.is_here) {
+            self.width = self.width.max(self.width_elsewhere);
+        }
         self.left -= chunks;
         (donors, chunks)
     }
 
     /// Sorts the donors by room. Rooms count as equal when they differ by less than one stripe share, except that
-    /// donors which can be in every remaining slot come first, because they may have to be.
+    /// donors which can be in every remaining slot come first, because they may have to be. The writing machine's own
+    /// come before all others where a part of the file is asked for there and room is plenty.
     fn rank(&mut self, most: u64) {
         let share = (self.slots(self.left) / self.width as u128).max(1);
         let left = self.left;
+        let is_plenty = left < most / SCARCE;
         let size = |room: &Room| {
-            (room.chunks >= left, room.chunks >= most, u128::from(room.chunks) / share)
+            let is_ample = (room.chunks >= left, room.chunks >= most);
+            (room.is_here && is_plenty, is_ample, room.is_here, u128::from(room.chunks) / share)
         };
         self.rooms.sort_by(|a, b| {
             size(b).cmp(&size(a)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
@@ -194,40 +228,79 @@ impl Fit {
 
     /// Returns the stripe with each donor in it as often as its rate says, so that all of them end at the same time:
     /// s_i = B_i·S/A (docs/papers.md, FreeLoader). Each stands in it once at least, so the stripe is as wide as it was.
+    /// Where a part of the file is asked for on the writing machine, it has that part, as far as its room goes.
     /// `None` where the rates say nothing, or where copies would be less apart, or the donors lack the room, the rest of
     /// `all` chunks included.
     fn by_rates(&self, stripe: &[usize], all: u64) -> Option<Vec<usize>> {
-        let rates = self.rates(stripe).filter(|_| !self.short)?;
+        let rates = self.with_share_here(stripe, self.rates(stripe));
+        let rates = rates.filter(|_| !self.short)?;
         let turns = MOST_TURNS.max(2 * stripe.len());
-        let mut taken = vec![1_usize; stripe.len()];
-        for _ in stripe.len()..turns {
-            let end = |at: &usize| (taken[*at] + 1) as f64 / rates[*at];
-            let open = (0..stripe.len()).filter(|at| taken[*at] < turns / self.copies);
-            let first = open.min_by(|a, b| end(a).total_cmp(&end(b)))?;
-            taken[first] += 1;
+        let mut most = vec![turns / self.copies; stripe.len()];
+        loop {
+            let taken = turns_by_rates(&rates, turns, &most)?;
+            let weighted = self.in_even_turns(stripe, &taken);
+            let as_apart = self.least_domains(&weighted) >= self.least_domains(stripe);
+            if as_apart
+                && self.has_distinct_slots(&weighted)
+                && self.fits(&weighted, self.left, all)
+            {
+                return Some(weighted);
+            }
+            let here = (0..stripe.len()).filter(|at| self.rooms[stripe[*at]].is_here);
+            let widest = here.max_by_key(|at| taken[*at]).filter(|at| taken[*at] > 1)?;
+            most[widest] = taken[widest] - 1;
         }
-        let weighted = self.in_order_of_finish(stripe, &taken);
-        let as_apart = self.least_domains(&weighted) >= self.least_domains(stripe);
-        (as_apart && self.has_distinct_slots(&weighted) && self.fits(&weighted, self.left, all))
-            .then_some(weighted)
     }
 
-    /// Returns the turns of donors that take so many each in the same time, in the order in which they end them, so
+    /// Returns the rates by which the writing machine's donors get the part of the chunks that is asked for there, in
+    /// proportion among them, and the others the rest as they would; the rates as they were where none is asked for.
+    fn with_share_here(&self, stripe: &[usize], rates: Option<Vec<f64>>) -> Option<Vec<f64>> {
+        let room = |at: usize| &self.rooms[stripe[at]];
+        let read = |is_here: bool| -> Option<f64> {
+            let of = (0..stripe.len()).map(room).filter(|room| room.is_here == is_here);
+            let known: Vec<f64> = of.clone().filter_map(|room| room.read_rate).collect();
+            // A donor that nobody read from counts as the mean of those that are known.
+            let all = known.iter().sum::<f64>() / known.len() as f64 * of.count() as f64;
+            all.is_finite().then_some(all)
+        };
+        let here = (0..stripe.len()).filter(|at| room(*at).is_here).count();
+        if here == 0 || here == stripe.len() {
+            return rates;
+        }
+        let Some(share) = self.near.share(read(true), read(false)) else { return rates };
+        // Each chunk has so many turns, of which one is here if its part is.
+        let share = share / self.copies as f64;
+        let mut rates = rates.unwrap_or_else(|| vec![1.0; stripe.len()]);
+        let sum = |rates: &[f64], is_here| -> f64 {
+            let of = rates.iter().enumerate().filter(|(at, _)| room(*at).is_here == is_here);
+            of.map(|(_, rate)| rate).sum()
+        };
+        let (sum_here, sum_there) = (sum(&rates, true), sum(&rates, false));
+        for (at, rate) in rates.iter_mut().enumerate() {
+            *rate *= match room(at).is_here {
+                true => share / sum_here,
+                false => (1.0 - share) / sum_there,
+            };
+        }
+        Some(rates)
+    }
+
+    /// Returns the turns of donors that take so many each in the same time, each donor's spread evenly among all, so
     /// that a file of few chunks is dealt by the same shares; donors of one domain do not follow each other within a
-    /// slot, if that can be.
-    fn in_order_of_finish(&self, stripe: &[usize], taken: &[usize]) -> Vec<usize> {
+    /// slot, if that can be. The next turn is always of the donor that lags most behind its share.
+    fn in_even_turns(&self, stripe: &[usize], taken: &[usize]) -> Vec<usize> {
         let mut done = vec![0_usize; stripe.len()];
         let mut order: Vec<usize> = Vec::new();
-        for _ in 0..taken.iter().sum() {
+        let all: usize = taken.iter().sum();
+        for turn in 1..=all {
             let slot = &order[order.len().saturating_sub(self.copies - 1)..];
             let shares = |at: usize| {
                 let domain = |room: usize| self.rooms[room].domain;
                 slot.iter().any(|room| domain(*room) == domain(stripe[at]))
             };
-            let end = |at: usize| (done[at] as f64 + 0.5) / taken[at] as f64;
+            let lag = |at: usize| (taken[at] * turn) as i64 - (done[at] * all) as i64;
             let open = (0..stripe.len()).filter(|at| done[*at] < taken[*at]);
-            let next =
-                open.min_by(|a, b| shares(*a).cmp(&shares(*b)).then(end(*a).total_cmp(&end(*b))));
+            let next = open.min_by_key(|at| (shares(*at), -lag(*at)));
             let Some(next) = next else { break };
             done[next] += 1;
             order.push(stripe[next]);

@@ -1,6 +1,7 @@
 //! Plans for files: distinct donors and domains, room, width, and what is refused.
 
 use potluck_core::ids::{Domain, DonorId};
+use potluck_core::placement::near::Near;
 use potluck_core::placement::{Candidate, PlacementRequest, Plan, Refusal, plan, room};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,8 @@ const MIB: u64 = 1 << 20;
 const RATES: [Option<f64>; 4] = [None, Some(1e8), Some(1.1e8), Some(3e6)];
 
 fn candidate(id: u32, free: u64) -> Candidate {
-    Candidate { donor: DonorId(id), free, load: 0.0, rate: None, domain: id }
+    let (load, rate, read_rate, is_here) = Default::default();
+    Candidate { donor: DonorId(id), free, load, rate, read_rate, domain: id, is_here }
 }
 
 fn frees(frees: &[u64]) -> Vec<Candidate> {
@@ -19,7 +21,7 @@ fn frees(frees: &[u64]) -> Vec<Candidate> {
 }
 
 fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> PlacementRequest {
-    PlacementRequest { bytes, chunk_size, width, copies, least: copies }
+    PlacementRequest { bytes, chunk_size, width, copies, least: copies, near: Near::Elsewhere }
 }
 
 /// Adds up, chunk by chunk, what `Plan::promised` says in closed form.
@@ -68,15 +70,28 @@ fn pool() -> impl Strategy<Value = Vec<Candidate>> {
                 free: free * 10 + u64::from(load),
                 load: f32::from(load) / 4.0,
                 rate: RATES[usize::from(load)],
+                read_rate: RATES[usize::from(load)],
                 domain,
+                is_here: id % 4 == 1,
             })
             .collect()
     })
 }
 
 fn asked() -> impl Strategy<Value = PlacementRequest> {
-    (0..3000_u64, 1..40_u32, 0..9_u32, 0..4_u32)
-        .prop_map(|(bytes, chunk, width, copies)| request(bytes, chunk, width, copies))
+    let near = prop::sample::select(vec![
+        Near::Elsewhere,
+        Near::Anywhere,
+        Near::Here,
+        Near::HereShare(40),
+        Near::HereShare(100),
+    ]);
+    (0..3000_u64, 1..40_u32, 0..9_u32, 0..4_u32, near).prop_map(
+        |(bytes, chunk, width, copies, near)| PlacementRequest {
+            near,
+            ..request(bytes, chunk, width, copies)
+        },
+    )
 }
 
 /// Returns how many bytes are stored in files of `file` bytes until the next one is refused.
@@ -137,9 +152,11 @@ proptest! {
     ) {
         let Ok(plan) = plan(&pool, &request) else { return Ok(()) };
         let copies = request.copies.max(1);
+        // The writing machine's donors are in addition to the width.
+        let here = pool.iter().filter(|it| it.is_here && request.near.is_here()).count() as u32;
         for section in &plan.sections {
             let width = section.donors.iter().collect::<BTreeSet<_>>().len() as u32;
-            prop_assert!(width <= request.width.max(copies) && width >= copies);
+            prop_assert!(width <= (request.width + here).max(copies) && width >= copies);
         }
         prop_assert!(plan.sections.len() <= 3 * pool.len());
     }

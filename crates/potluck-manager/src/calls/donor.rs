@@ -140,7 +140,7 @@ impl Answer<Heartbeat> for DonorCalls {
             let mut pool = self.pool.lock();
             let was_live = pool.is_heard(donor, now);
             let known = pool.heartbeat(donor, &call, now);
-            pool.heard_over(donor, caller.connection);
+            pool.heard_over(donor, caller.connection, caller.peer);
             // A donor that was silent may take chunks that no other could, and one that is live no more has no copies
             // to count on.
             let turned = match (was_live, pool.is_heard(donor, now)) {

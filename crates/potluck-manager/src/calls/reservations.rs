@@ -72,6 +72,7 @@ impl Answer<RoomReserve> for ReservationCalls {
             policy,
             asked: AskedPolicy::default(),
             room: Some(room.clone()),
+            peer: None,
         };
         let opened = {
             let (mut pool, now) = (self.pool.lock(), self.time.tick());

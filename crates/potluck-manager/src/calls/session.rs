@@ -115,6 +115,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             policy,
             asked,
             room: None,
+            peer: Some(caller.peer),
         };
         // A file whose content is in the catalog needs no donor.
         let more = bytes;
@@ -260,6 +261,7 @@ impl Answer<Grow> for WriteSessionCalls {
         self.admit_growing(call.session, call.file).await?;
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
+        self.pool.lock().calls_from(&session, caller.peer);
         if call.bytes == 0 {
             let mut donors = self.access(&caller, session, &entered)?;
             let others = call.holders.into_iter().collect::<BTreeSet<_>>();

@@ -83,6 +83,7 @@ impl MetadataWriter {
                 policy: policy(copies),
                 asked: AskedPolicy { over: Redundancy::Copies(copies).into(), may_lower: true },
                 room: None,
+                peer: None,
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // The session is busy from now on, so that its lease does not end while it is written.
@@ -381,6 +382,7 @@ mod tests {
             policy: policy.clone(),
             asked: AskedPolicy::default(),
             room: None,
+            peer: None,
         };
         // This is more than is left when another write was promised most of the room.
         pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");

@@ -1,6 +1,7 @@
 //! Donors join, register, send heartbeats, and leave.
 
 use super::Pool;
+use super::sessions::Writer;
 use crate::donor_table::{DonorContact, Enlisted, KnownDonor, Registration};
 use crate::inventory_progress::InventoryProgress;
 use crate::reach_record::ReachRecord;
@@ -14,6 +15,7 @@ use potluck_core::placement::Candidate;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Arrived, DonorDoes, DonorState, DonorStatus, Holding, Register};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The time within which two restarts are not the owner's doing: the donor restarts all the time, or two daemons with
@@ -192,11 +194,28 @@ impl Pool {
         self.donors.is_live(donor, now, &self.limits)
     }
 
-    /// Notes that a donor was heard over this connection.
-    pub fn heard_over(&mut self, donor: DonorId, connection: u64) {
+    /// Notes that a donor was heard over this connection, from this address.
+    pub fn heard_over(&mut self, donor: DonorId, connection: u64, peer: IpAddr) {
         if let Some(donor) = self.donors.get_mut(donor) {
-            donor.connection = connection;
+            (donor.connection, donor.peer) = (connection, Some(peer.to_canonical()));
         }
+    }
+
+    /// Returns the donors of the machine that calls from `peer`. None is returned where donors of several machines
+    /// call from there, as behind one router that hides their addresses, or where all of a pool runs on one machine:
+    /// which of them is the caller's is not known then.
+    pub fn donors_at(&self, peer: IpAddr) -> BTreeSet<DonorId> {
+        let peer = peer.to_canonical();
+        let is_there = |donor: &KnownDonor| {
+            let addresses = donor.registration.as_ref().map(|it| &it.addresses);
+            donor.peer == Some(peer)
+                || addresses.is_some_and(|all| all.iter().any(|it| it.ip() == Some(peer)))
+        };
+        let there = self.donors.iter().filter(|(_, donor)| is_there(donor)).map(|(id, _)| id);
+        let there: BTreeSet<DonorId> = there.collect();
+        let machines: BTreeSet<DonorId> =
+            there.iter().map(|donor| self.donors.machine(*donor)).collect();
+        if machines.len() == 1 { there } else { BTreeSet::new() }
     }
 
     /// Returns the live donor that was last heard over a connection, and when that was.
@@ -301,18 +320,23 @@ impl Pool {
         self.donors.iter().filter(expected).count()
     }
 
-    /// Returns the donors that can be written to now in chunks of `chunk_size`, without those in `avoid`.
+    /// Returns the donors that `writer` can write to now in chunks of `chunk_size`, without those in `avoid`.
     pub(super) fn candidates(
         &self,
+        writer: Option<Writer>,
         avoid: &[DonorId],
         chunk_size: u32,
         now: Tick,
     ) -> Vec<Candidate> {
+        let peer = writer.and_then(|writer| writer.peer);
+        let here = peer.map(|peer| self.donors_at(peer)).unwrap_or_default();
         self.donors
             .iter()
             .filter(|(id, _)| !avoid.contains(id) && self.takes(*id, now))
             .filter_map(|(id, donor)| {
                 let registration = donor.registration.as_ref()?;
+                let is_here = here.contains(&id);
+                let reader = writer.filter(|_| is_here).map(|writer| writer.member);
                 Some(Candidate {
                     donor: id,
                     free: self.free_in_chunks(id, chunk_size),
@@ -322,7 +346,9 @@ impl Pool {
                         .within_limits(donor.traffic.rates(now))
                         .written
                         .map(|rate| rate as f64),
+                    read_rate: donor.traffic.read_rate_of(reader, now),
                     domain: self.domains()[&id],
+                    is_here,
                 })
             })
             .collect()

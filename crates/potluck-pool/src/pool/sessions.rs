@@ -16,6 +16,7 @@ use potluck_wire::control::Holding;
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The plaintext bytes promised at first to a session of unknown size, or a chunk (of an erasure code, the data of a
@@ -40,6 +41,14 @@ const MOST_OFFERED_AT_ONCE: usize = 16_384;
 /// ended sessions left counts, too, until it may be reclaimed.
 const MOST_OPEN_NAMES: usize = 1 << 20;
 
+/// Who writes, and from where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Writer {
+    pub member: MemberId,
+    /// The address from which the writer calls, if it is known.
+    pub peer: Option<IpAddr>,
+}
+
 impl Pool {
     /// Opens a session and promises it `bytes` of plaintext: a starting amount for `None`, and nothing, which needs
     /// no donor, for `Some(0)`.
@@ -50,15 +59,16 @@ impl Pool {
         now: Tick,
     ) -> Result<Ticketed, Refusal> {
         let (member, policy, guessed) = (new.member, &new.policy, bytes.is_none());
+        let writer = Writer { member, peer: new.peer };
         let (plan, bytes) = match bytes {
             Some(0) => (no_plan(policy), 0),
             Some(bytes) => {
                 let bytes = stored(policy, bytes);
-                let plan = |pool: &Self| pool.plan(member, policy, bytes, &[], false, now);
+                let plan = |pool: &Self| pool.plan(writer, policy, bytes, &[], false, now);
                 (self.taking_guesses_back(member, None, plan)?, bytes)
             }
             None => self.taking_guesses_back(member, None, |pool| {
-                pool.starting_plan(member, policy, now)
+                pool.starting_plan(writer, policy, now)
             })?,
         };
         let bytes = bytes.saturating_mul(data_chunks(&new.policy));
@@ -121,9 +131,10 @@ impl Pool {
     ) -> Result<Plan, Refusal> {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
         let (member, policy) = (session.member, session.policy.clone());
+        let writer = Writer { member, peer: session.peer };
         let (stored, draws_on) = (stored(&policy, bytes), session.draws_on);
         let plan = self.drawing(draws_on, |pool| {
-            let plan = |pool: &Self| pool.plan(member, &policy, stored, avoid, whole, now);
+            let plan = |pool: &Self| pool.plan(writer, &policy, stored, avoid, whole, now);
             pool.taking_guesses_back(member, Some(*id), plan)
         })?;
         self.ledger.grow(*id, plan.promised());
@@ -169,31 +180,32 @@ impl Pool {
     /// these donors.
     fn plan(
         &self,
-        member: MemberId,
+        writer: Writer,
         policy: &Policy,
         bytes: u64,
         avoid: &[DonorId],
         whole: bool,
         now: Tick,
     ) -> Result<Plan, Refusal> {
-        let distrusted = self.false_receipts.seen_by(member, now);
-        let planned = self.plan_beside(policy, bytes, avoid, whole, now);
+        let distrusted = self.false_receipts.seen_by(writer.member, now);
+        let planned = self.plan_beside(writer, policy, bytes, avoid, whole, now);
         if distrusted.is_empty() {
             return planned;
         }
         let avoid: Vec<DonorId> = avoid.iter().copied().chain(distrusted).collect();
-        self.plan_beside(policy, bytes, &avoid, whole, now).or(planned)
+        self.plan_beside(writer, policy, bytes, &avoid, whole, now).or(planned)
     }
 
     fn plan_beside(
         &self,
+        writer: Writer,
         policy: &Policy,
         bytes: u64,
         avoid: &[DonorId],
         whole: bool,
         now: Tick,
     ) -> Result<Plan, Refusal> {
-        let candidates = self.candidates(avoid, policy.chunk_size, now);
+        let candidates = self.candidates(Some(writer), avoid, policy.chunk_size, now);
         let request = self.placement(policy, bytes, whole, candidates.len(), now);
         placement::plan(&candidates, &request)
     }
@@ -201,7 +213,7 @@ impl Pool {
     /// Returns how many bytes of files can be stored by a policy now, in files of a few chunks or more. The last bytes
     /// at donors that are less than a chunk do not count.
     pub fn storable(&self, policy: &Policy, now: Tick) -> u64 {
-        let candidates = self.candidates(&[], policy.chunk_size, now);
+        let candidates = self.candidates(None, &[], policy.chunk_size, now);
         let request = self.placement(policy, 0, false, candidates.len(), now);
         let chunks = placement::room(&candidates, &request) / u64::from(request.chunk_size);
         chunks.saturating_mul(group(policy))
@@ -227,19 +239,20 @@ impl Pool {
             width: policy.stripe_width.donors(candidates).max(copies),
             copies,
             least: if may_be_short { policy.least_donors() } else { copies },
+            near: policy.near,
         }
     }
 
     fn starting_plan(
         &self,
-        member: MemberId,
+        writer: Writer,
         policy: &Policy,
         now: Tick,
     ) -> Result<(Plan, u64), Refusal> {
         let mut plain = STARTING_BYTES.max(group(policy));
         loop {
             let bytes = stored(policy, plain);
-            match self.plan(member, policy, bytes, &[], false, now) {
+            match self.plan(writer, policy, bytes, &[], false, now) {
                 Err(Refusal::NoSpace { .. }) if plain > LEAST_STARTING_BYTES => plain /= 2,
                 planned => return planned.map(|plan| (plan, bytes)),
             }
@@ -290,6 +303,13 @@ impl Pool {
             self.keep_to_share(id, now);
         }
         Ok(ticketed)
+    }
+
+    /// Notes from which address a session's calls come.
+    pub fn calls_from(&mut self, id: &SessionId, peer: IpAddr) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.peer = Some(peer);
+        }
     }
 
     /// Notes that a call of a session is answered.

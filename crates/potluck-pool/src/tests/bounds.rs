@@ -142,6 +142,7 @@ fn failed_session_returns_its_draw_to_the_reservation_f4() {
         policy: Policy { sealed: false, ..Policy::default() },
         asked: AskedPolicy::default(),
         room,
+        peer: None,
     };
     pool.open_session(new(S1, Some(room)), Some(100 * MIB), at(0.0)).expect("reserved");
     let left = |pool: &Pool| pool.reservations()[0].1.left;

@@ -19,6 +19,7 @@ fn new_session(number: u8, policy: Policy) -> NewSession {
         policy,
         asked: AskedPolicy::default(),
         room: None,
+        peer: None,
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
 use clap::Subcommand;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
+use potluck_core::placement::near::Near;
 use potluck_core::policy::{AckLevel, Cutting, Mirror, Race, Width};
 use potluck_core::size::parse_size;
 
@@ -28,6 +29,10 @@ pub struct PolicyOptions {
     /// Donors that a file is written to at once: auto (all that are there, up to 16) or a number
     #[arg(long, value_name = "N")]
     pub width: Option<Width>,
+    /// The part of a file that lies on this machine's own donor: elsewhere (none, if others can keep it as
+    /// well), anywhere (as on others), here (as much as makes reading it here fastest), or here:40%
+    #[arg(long, value_name = "WHERE")]
+    pub near: Option<Near>,
     /// Bytes per chunk, a power of two from 64KiB to 64MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub chunk_size: Option<u64>,

@@ -48,6 +48,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     line("mirror", policy.mirror.to_string());
     line("race", policy.race.to_string());
     line("width", health::width(policy.stripe_width));
+    line("near", policy.near.to_string());
     line("chunks", health::chunks(policy));
     line("ack", policy.ack.to_string());
     let strict = match policy.strict {
@@ -69,7 +70,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     if over == Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
+                "give --copies, --ec, --mirror, --race, --width, --near, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
             ));
     }
     let before = client.stat_unjudged(&args.path).await?.policy;

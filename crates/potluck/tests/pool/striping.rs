@@ -38,6 +38,30 @@ fn stripe_width_and_chunk_size_hold_per_space_and_per_command() {
 }
 
 #[test]
+fn near_holds_per_directory_and_where_one_donor_is_alone() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["mkdir", "pot://lab/runs"]);
+    lab.cli.ok(&["policy", "set", "pot://lab/runs", "--near", "here:40%"]);
+    let shown = lab.cli.json(&["policy", "show", "pot://lab/runs"]);
+    assert_eq!(shown["policy"]["near"], "here:40%", "{shown}");
+    let (input, content) = file(lab.dir(), "input", 1, 1 << 20);
+    // The only donor of the pool is on the machine that writes, and takes files all the same.
+    for (path, options) in [
+        ("pot://lab/a", &[][..]),
+        ("pot://lab/runs/a", &[]),
+        ("pot://lab/b", &["--near", "here"]),
+        ("pot://lab/c", &["--near", "anywhere"]),
+    ] {
+        lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
+        assert_same(&lab.cli.cat(path), &content, path);
+    }
+    for bad in ["here:0%", "there"] {
+        lab.cli.fails(2, &["cp", arg(&input), "pot://lab/d", "--near", bad]);
+    }
+}
+
+#[test]
 fn small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
     let mut lab = Lab::manager_only(&[]);
     for (name, max) in [("small-1", "6MiB"), ("small-2", "6MiB"), ("large", "40MiB")] {
