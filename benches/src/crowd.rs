@@ -198,7 +198,8 @@ async fn clients(member: &Member) -> Result<usize> {
     let path = format!("{SPACE}/file").parse().map_err(|why| anyhow!("{why}"))?;
     let bytes = Some(CLIENTS as u64 * u64::from(CHUNK));
     let (policy, condition) = (Override::default(), Condition::Always);
-    let reserve = Reserve { path, bytes, policy, condition, interrupted: Default::default() };
+    let reserve =
+        Reserve { path, bytes, policy, condition, interrupted: Default::default(), link: None };
     let session = caller.call(&reserve).await.map_err(|why| anyhow!("{why}"))?;
     let access = Arc::new(session.donors.into_iter().next().context("a donor")?);
     let all_there = Arc::new(Barrier::new(CLIENTS));

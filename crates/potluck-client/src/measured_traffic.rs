@@ -3,6 +3,7 @@
 
 use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::ids::DonorId;
+use potluck_core::link_rate::{LinkRate, SeenWindow, WINDOW};
 use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::traffic::{BothWays, Direction, Traffic, TrafficCount};
 use potluck_wire::control::{DonorAccess, DonorTraffic, MOST_TOLD};
@@ -21,6 +22,18 @@ pub(crate) struct MeasuredTraffic {
     donors: Arc<Mutex<BTreeMap<DonorId, BothWays<Measured>>>>,
     /// The donors as the manager told of them last.
     told: Arc<Mutex<BTreeMap<DonorId, Arc<DonorAccess>>>>,
+    link: Arc<Mutex<BothWays<MeasuredLink>>>,
+}
+
+/// The traffic of one direction with all donors together, and what that says of this machine's link.
+#[derive(Default)]
+struct MeasuredLink {
+    count: TrafficCount,
+    rate: LinkRate,
+    /// The beginning of the present window, and the traffic up to then.
+    began: Tick,
+    before: Traffic,
+    before_of: BTreeMap<DonorId, Traffic>,
 }
 
 /// The traffic of a client with one donor.
@@ -54,7 +67,7 @@ pub(crate) struct RequestUnderWay {
 impl MeasuredTraffic {
     /// Makes a record without traffic.
     pub fn new(clock: SharedClock) -> Self {
-        Self { clock, donors: Arc::default(), told: Arc::default() }
+        Self { clock, donors: Arc::default(), told: Arc::default(), link: Arc::default() }
     }
 
     /// Notes that a request for `bytes` goes to a donor now.
@@ -64,6 +77,7 @@ impl MeasuredTraffic {
             measured.count.began(sent_at);
             measured.estimate.sent(bytes, sent_at);
         });
+        self.of_link(direction, |link| link.count.began(sent_at));
         RequestUnderWay { traffic: self.clone(), donor, direction, bytes, sent_at, is_over: false }
     }
 
@@ -71,6 +85,54 @@ impl MeasuredTraffic {
     pub fn rate(&self, donor: DonorId, direction: Direction) -> Option<f64> {
         let donors = self.donors.lock().expect("no holder panics");
         donors.get(&donor)?.of(direction).estimate.rate()
+    }
+
+    /// Returns the bytes a second that this machine's link carries, if it was seen to be full lately.
+    pub fn link(&self, direction: Direction) -> Option<u64> {
+        let now = self.clock.now();
+        self.of_link(direction, |link| link.rate.rate(now).map(|rate| rate as u64))
+    }
+
+    fn of_link<T>(&self, direction: Direction, how: impl FnOnce(&mut MeasuredLink) -> T) -> T {
+        how(self.link.lock().expect("no holder panics").of_mut(direction))
+    }
+
+    /// Notes that a request ended, and looks at the link where a window ends with that.
+    fn ended(&self, direction: Direction, now: Tick, how: impl FnOnce(&mut TrafficCount)) {
+        let is_over = self.of_link(direction, |link| {
+            how(&mut link.count);
+            now.saturating_sub(link.began) >= WINDOW
+        });
+        if is_over {
+            self.end_window(direction, now);
+        }
+    }
+
+    fn end_window(&self, direction: Direction, now: Tick) {
+        let told: BTreeMap<DonorId, Option<u64>> = {
+            let told = self.told.lock().expect("no holder panics");
+            told.iter().map(|(donor, access)| (*donor, *access.rates.of(direction))).collect()
+        };
+        let totals: BTreeMap<DonorId, Traffic> = {
+            let mut donors = self.donors.lock().expect("no holder panics");
+            let total = |of: &mut BothWays<Measured>| of.of_mut(direction).count.total(now);
+            donors.iter_mut().map(|(donor, of)| (*donor, total(of))).collect()
+        };
+        self.of_link(direction, |link| {
+            let took = now.saturating_sub(link.began).as_secs_f64().max(1e-6);
+            let total = link.count.total(now);
+            let all = total.since(&link.before);
+            let alone = |(donor, total): (&DonorId, &Traffic)| {
+                let since = total.since(&link.before_of.get(donor).copied().unwrap_or_default());
+                let rate = told.get(donor).copied().flatten();
+                let busy = since.busy_us as f64 / 1e6 / took;
+                if busy == 0.0 { Some(0.0) } else { Some(rate? as f64 * busy) }
+            };
+            let capable = totals.iter().map(alone).sum::<Option<f64>>();
+            let (moved, busy) = (all.bytes as f64 / took, all.busy_us as f64 / 1e6 / took);
+            link.rate.note(SeenWindow { moved, capable, busy }, now);
+            (link.began, link.before, link.before_of) = (now, total, totals);
+        });
     }
 
     /// Notes what the manager tells of a donor.
@@ -153,6 +215,8 @@ impl RequestUnderWay {
             measured.count.answered(u64::from(*bytes), now);
             measured.estimate.acked(*bytes, *sent_at, now);
         });
+        let (bytes, now) = (u64::from(self.bytes), self.traffic.clock.now());
+        self.traffic.ended(self.direction, now, |all| all.answered(bytes, now));
     }
 
     /// Notes that the request failed, by the donor's fault.
@@ -161,6 +225,8 @@ impl RequestUnderWay {
             measured.count.failed(now);
             measured.estimate.failed(*bytes);
         });
+        let now = self.traffic.clock.now();
+        self.traffic.ended(self.direction, now, |all| all.failed(now));
     }
 
     fn end(&mut self, how: impl FnOnce(&mut Measured, &Self, Tick)) {
@@ -177,6 +243,8 @@ impl Drop for RequestUnderWay {
                 measured.count.withdrawn(now);
                 measured.estimate.withdrawn(*bytes);
             });
+            let now = self.traffic.clock.now();
+            self.traffic.ended(self.direction, now, |all| all.withdrawn(now));
         }
     }
 }

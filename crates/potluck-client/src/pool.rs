@@ -13,6 +13,7 @@ use crate::source::Cutter;
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
+use potluck_core::placement::striping::Striping;
 use potluck_core::policy::{Policy, Width};
 use potluck_core::traffic::Direction;
 use potluck_wire::call::Caller;
@@ -75,6 +76,8 @@ pub struct Pool {
     reached: Arc<Mutex<BTreeSet<DonorId>>>,
     /// The traffic with each donor.
     pub(crate) traffic: MeasuredTraffic,
+    /// How the files of the latest write session are striped.
+    striping: Arc<Mutex<Option<Striping>>>,
 }
 
 impl Pool {
@@ -97,7 +100,17 @@ impl Pool {
             missed: Arc::default(),
             reached: Arc::default(),
             traffic,
+            striping: Arc::default(),
         }
+    }
+
+    /// Returns how the files of the latest write session are striped, and why; `None` before the first session.
+    pub fn latest_striping(&self) -> Option<Striping> {
+        *self.striping.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn note_striping(&self, striping: Striping) {
+        *self.striping.lock().expect("no holder panics") = Some(striping);
     }
 
     /// Returns this client with other limits: it waits as long as `retry_limits` say.

@@ -24,6 +24,7 @@ pub mod hedging;
 pub mod ids;
 pub mod kept_place;
 pub mod lend_mode;
+pub mod link_rate;
 pub mod link_target;
 pub mod load;
 pub mod matching;

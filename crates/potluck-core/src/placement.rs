@@ -9,6 +9,7 @@
 
 mod fit;
 pub mod near;
+pub mod striping;
 
 use crate::ids::{Domain, DonorId};
 use crate::size::count;
@@ -39,7 +40,7 @@ pub struct Candidate {
 
 /// The slots to be placed. A slot is a number of chunks of one length that must be on distinct donors: the copies of
 /// one chunk, or the m + k chunks of an erasure-coded group, position by position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlacementRequest {
     /// The stored bytes of one copy, or of the chunks at one position of all groups; 0 when unknown, for a plan of
     /// donors without chunks.
@@ -54,6 +55,8 @@ pub struct PlacementRequest {
     pub least: u32,
     /// The part of the chunks that lies on the writing machine. Its donors are in addition to the width.
     pub near: Near,
+    /// The bytes a second that the client's link carries, if that is known.
+    pub link: Option<f64>,
 }
 
 /// A run of chunks dealt in turn to a set of donors.
@@ -243,6 +246,30 @@ impl Plan {
         }
         promised.retain(|_, bytes| *bytes > 0);
         promised
+    }
+
+    /// Names up to so many further donors, without chunks: a session may turn to them when planned ones fail or stall.
+    /// Those of other failure domains come first, and then those with more room.
+    pub fn add_spares(&mut self, candidates: &[Candidate], spares: usize) {
+        let mut donors: Vec<DonorId> = self.donors().into_iter().collect();
+        let domains: BTreeSet<Domain> =
+            candidates.iter().filter(|it| donors.contains(&it.donor)).map(|it| it.domain).collect();
+        let mut others: Vec<&Candidate> = candidates
+            .iter()
+            .filter(|it| it.free >= u64::from(self.chunk_size) && !donors.contains(&it.donor))
+            .collect();
+        others
+            .sort_by_key(|it| (domains.contains(&it.domain), std::cmp::Reverse(it.free), it.donor));
+        if !others.is_empty() {
+            donors.extend(others.iter().take(spares).map(|it| it.donor));
+            self.sections.push(Section { donors, chunks: 0, bytes: 0 });
+        }
+    }
+
+    /// Returns the donors that are dealt chunks, or are in a section of the plan that deals some.
+    pub fn stripe(&self) -> BTreeSet<DonorId> {
+        let dealing = self.sections.iter().filter(|section| section.chunks > 0);
+        dealing.flat_map(|section| &section.donors).copied().collect()
     }
 
     /// Continues the plan with the sections of `other`, planned for the same policy.

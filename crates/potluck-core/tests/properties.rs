@@ -12,4 +12,5 @@ mod properties {
     mod read_plan;
     mod repair_plan;
     mod reservation;
+    mod stripe_fit;
 }

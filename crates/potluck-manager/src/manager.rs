@@ -297,6 +297,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
             asked: session.asked,
             room: session.room.clone(),
             peer: None,
+            link: None,
         };
         let resumed = ResumedSession {
             plan: session.plan.clone(),

@@ -11,6 +11,7 @@ mod judging_donors;
 mod manager_restart;
 mod parking;
 mod passing_time;
+mod planning;
 mod probation;
 mod reach;
 mod reservations;

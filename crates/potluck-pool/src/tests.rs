@@ -134,6 +134,7 @@ fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refu
         asked: AskedPolicy::default(),
         room: None,
         peer: None,
+        link: None,
     };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
@@ -347,6 +348,7 @@ fn plan_omits_absent_donors_while_one_more_may_die() {
             asked: AskedPolicy::default(),
             room: None,
             peer: None,
+            link: None,
         };
         let opened = pool.open_session(new, Some(MIB), at(7.0));
         let opened = opened.map(|ticketed| ticketed.plan.donors().len());
@@ -374,7 +376,16 @@ fn write_below_policy_waits_for_expected_donors_only() {
         (1..=2).for_each(|donor| assert!(send_heartbeat(&mut pool, donor, 7, 0, 20.0)));
         let policy = Policy { copies: 3, ..Policy::default() };
         let asked = AskedPolicy::default();
-        let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked, room: None, peer: None };
+        let new = NewSession {
+            id: S1,
+            member: ME,
+            space: SpaceId(1),
+            policy,
+            asked,
+            room: None,
+            peer: None,
+            link: None,
+        };
         pool.open_session(new, Some(MIB), at(20.0)).map(|ticketed| ticketed.plan.donors().len())
     };
     let away = DonorId(3);
@@ -414,6 +425,7 @@ fn an_unknown_size_is_promised_little_and_what_fits_of_that() {
         asked: AskedPolicy::default(),
         room: None,
         peer: None,
+        link: None,
     };
     // 10 MiB are left beside what the files of chunks take: room for two whole starting amounts, and for half of one.
     for (number, promised) in [(8, 4 * MIB), (9, 4 * MIB), (10, 2 * MIB)] {

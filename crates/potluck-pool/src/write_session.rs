@@ -3,6 +3,7 @@
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
+use potluck_core::placement::striping::Striping;
 use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -47,6 +48,8 @@ pub struct NewSession {
     pub room: Option<ReservedRoom>,
     /// The address from which the session's calls come; `None` where the manager itself writes, or nobody does.
     pub peer: Option<IpAddr>,
+    /// The bytes a second that the writer's link carries, if it said so.
+    pub link: Option<u64>,
 }
 
 /// The bytes of files that quotas leave to a session.
@@ -84,6 +87,9 @@ pub struct OpenSession {
     pub member: MemberId,
     /// The address from which the session's calls came last; `None` after a restart of the manager, until one comes.
     pub(crate) peer: Option<IpAddr>,
+    /// The bytes a second that the writer's link carries, if it said so.
+    pub(crate) link: Option<u64>,
+    pub(crate) striping: Striping,
     pub(crate) space: SpaceId,
     pub(crate) policy: Policy,
     pub(crate) asked: AskedPolicy,
@@ -170,6 +176,8 @@ pub struct Ticketed {
     pub asked: AskedPolicy,
     /// The whole plan of the session.
     pub plan: Plan,
+    /// How the first part of the plan is striped, and why.
+    pub striping: Striping,
     /// The stored bytes asked for so far, without redundancy.
     pub bytes: u64,
     /// The bytes of files asked for so far.
@@ -281,10 +289,12 @@ impl From<TooManyOffered> for Failure {
 impl OpenSession {
     /// Makes a session that begins now.
     pub(crate) fn new(new: NewSession, plan: Plan, bytes: u64, now: Tick) -> Self {
-        let NewSession { member, space, policy, asked, room, peer, .. } = new;
+        let NewSession { member, space, policy, asked, room, peer, link, .. } = new;
         Self {
             member,
             peer,
+            link,
+            striping: Striping::default(),
             space,
             policy,
             asked,
@@ -369,6 +379,7 @@ impl OpenSession {
             policy: self.policy.clone(),
             asked: self.asked,
             plan: self.plan.clone(),
+            striping: self.striping,
             bytes: self.bytes,
             asked_for: self.asked_for,
             unpaid: self.unpaid,

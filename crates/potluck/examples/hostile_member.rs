@@ -290,6 +290,7 @@ impl Member {
                     policy,
                     condition,
                     interrupted: Default::default(),
+                    link: None,
                 })
                 .await
             }
@@ -319,8 +320,15 @@ impl Member {
     async fn reserve(&self, bytes: Option<u64>) -> Result<Reserved, Failure> {
         let path = format!("pot://{}/file", self.own).parse().expect("a path");
         let (policy, condition) = (Override::default(), Condition::Always);
-        self.call(&Reserve { path, bytes, policy, condition, interrupted: Default::default() })
-            .await
+        self.call(&Reserve {
+            path,
+            bytes,
+            policy,
+            condition,
+            interrupted: Default::default(),
+            link: None,
+        })
+        .await
     }
 
     /// Does something in a session of its own, and ends that, or does not.

@@ -66,6 +66,7 @@ impl Reservation {
     /// Errors: those of [`Pool::call_to_begin`].
     pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
         let reserved = client.call_to_begin(reserve).await?;
+        client.note_striping(reserved.striping);
         let calls = SessionCalls {
             client: client.clone(),
             session: reserved.session,

@@ -14,6 +14,7 @@ use crate::write::sliding_window;
 use crate::writer::Writer;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
+use potluck_core::traffic::Direction;
 use potluck_wire::control::{Interrupted, Reserve};
 use potluck_wire::env;
 use potluck_wire::error::{Failure, code};
@@ -40,15 +41,15 @@ async fn open(
     progress: Arc<dyn Progress>,
 ) -> Result<(SessionHandle, impl Future<Output = Result<PutReport, Failure>> + Send + use<>), Failure>
 {
-    let session = Reservation::open(client, &request(root, options)).await?;
+    let session = Reservation::open(client, &request(client, root, options)).await?;
     Ok(opened(client, session, options, progress))
 }
 
 /// Returns the request for the session of files below `root`.
-fn request(root: &PoolPath, options: &PutOptions) -> Reserve {
+fn request(client: &Pool, root: &PoolPath, options: &PutOptions) -> Reserve {
     let PutOptions { bytes, policy, condition, .. } = *options;
-    let interrupted = Interrupted::GiveWay;
-    Reserve { path: root.clone(), bytes, policy, condition, interrupted }
+    let (interrupted, link) = (Interrupted::GiveWay, client.traffic.link(Direction::Write));
+    Reserve { path: root.clone(), bytes, policy, condition, interrupted, link }
 }
 
 /// Begins to write in a session that the manager granted.
@@ -206,7 +207,7 @@ pub async fn put(
     options: &PutOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<PutReport, Failure> {
-    let reserve = request(root, options);
+    let reserve = request(client, root, options);
     let (session, offering, items) = open_as_needed(client, &reserve, items).await?;
     let (handle, window) = opened(client, session, options, progress);
     handle.push(Push::Items(items))?;

@@ -182,11 +182,12 @@ impl Targets {
         })
     }
 
-    /// Returns the donors of the first section of the plan that has all of `planned`.
+    /// Returns the donors of the first section of the plan that has all of `planned`, and deals chunks, if one does: one
+    /// without chunks names spare donors.
     fn section_of(&self, planned: &[DonorId]) -> &[DonorId] {
         let has_all = |donors: &[DonorId]| planned.iter().all(|donor| donors.contains(donor));
-        let mut sections = self.plan.sections.iter().map(|section| &section.donors[..]);
-        sections.find(|donors| has_all(donors)).unwrap_or_default()
+        let sections = self.plan.sections.iter().filter(|section| has_all(&section.donors));
+        sections.min_by_key(|it| it.chunks == 0).map_or(&[], |section| &section.donors)
     }
 
     /// Notes that `bytes` are sent to a donor now.

@@ -51,6 +51,8 @@ pub(super) struct Fit {
     near: Near,
     /// The width of what finds no room on the writing machine, where the whole file is asked for there.
     width_elsewhere: usize,
+    /// The bytes a second that the client's link carries, if that is known.
+    link: Option<f64>,
     /// The number of chunks that are not placed yet.
     left: u64,
     /// The number of bytes of a chunk, as space is counted.
@@ -113,6 +115,7 @@ impl Fit {
             width: (there as usize + here).max(copies as usize),
             near: request.near,
             width_elsewhere: request.width.max(copies) as usize,
+            link: request.link,
             left: request.bytes.div_ceil(chunk),
             unit,
         }
@@ -159,7 +162,8 @@ impl Fit {
         (donors, chunks)
     }
 
-    /// Sorts the donors by room. Rooms count as equal when they differ by less than one stripe share, except that
+    /// Sorts the donors by room. Rooms count as equal when they differ by less than one stripe share, unless they have
+    /// less than a share: then the larger ones make do with fewer sections, and the file lies on fewer donors. But
     /// donors which can be in every remaining slot come first, because they may have to be. The writing machine's own
     /// come before all others where a part of the file is asked for there and room is plenty.
     fn rank(&mut self, most: u64) {
@@ -168,7 +172,9 @@ impl Fit {
         let is_plenty = left < most / SCARCE;
         let size = |room: &Room| {
             let is_ample = (room.chunks >= left, room.chunks >= most);
-            (room.is_here && is_plenty, is_ample, room.is_here, u128::from(room.chunks) / share)
+            let shares = u128::from(room.chunks) / share;
+            let crumbs = if shares == 0 { room.chunks } else { 0 };
+            (room.is_here && is_plenty, is_ample, room.is_here, shares, crumbs)
         };
         self.rooms.sort_by(|a, b| {
             size(b).cmp(&size(a)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
@@ -267,7 +273,8 @@ impl Fit {
         if here == 0 || here == stripe.len() {
             return rates;
         }
-        let Some(share) = self.near.share(read(true), read(false)) else { return rates };
+        let there = read(false).map(|there| self.link.map_or(there, |link| there.min(link)));
+        let Some(share) = self.near.share(read(true), there) else { return rates };
         // Each chunk has so many turns, of which one is here if its part is.
         let share = share / self.copies as f64;
         let mut rates = rates.unwrap_or_else(|| vec![1.0; stripe.len()]);

@@ -17,11 +17,11 @@ pub enum Near {
     /// apart.
     #[default]
     Elsewhere,
-    /// As much as on any other donor.
+    /// The part is as large as that of any other donor.
     Anywhere,
-    /// As much as makes reads fastest there, by the measured rates of its disk and of the other donors.
+    /// The part is the one that makes reads fastest there, by the measured rates of its disk and of the other donors.
     Here,
-    /// So many percent of the chunks, or of the groups of an erasure code, from 1 to 100.
+    /// The part is so many percent of the chunks, or of the groups of an erasure code, from 1 to 100.
     HereShare(u8),
 }
 

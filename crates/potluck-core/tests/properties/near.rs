@@ -19,7 +19,7 @@ fn pool(donors: u32) -> Vec<Candidate> {
 
 fn request(chunks: u64, width: u32, copies: u32, near: Near) -> PlacementRequest {
     let (bytes, chunk_size) = (chunks * MIB, MIB as u32);
-    PlacementRequest { bytes, chunk_size, width, copies, least: copies, near }
+    PlacementRequest { bytes, chunk_size, width, copies, least: copies, near, link: None }
 }
 
 /// Returns the chunks that have a copy on the writing machine.
@@ -70,7 +70,10 @@ fn share_here_is_spread_evenly_over_the_file() {
         }
         let gaps = chunks_here(&planned);
         let widest = gaps.windows(2).map(|pair| pair[1] - pair[0]).max();
-        assert!(widest <= Some(2 * 100 / u64::from(percent) + u64::from(copies)), "{copies} copies: {widest:?}");
+        assert!(
+            widest <= Some(2 * 100 / u64::from(percent) + u64::from(copies)),
+            "{copies} copies: {widest:?}"
+        );
     }
     let all = plan(&pool(9), &request(200, 8, 1, Near::HereShare(100))).expect("room");
     assert_eq!(chunks_here(&all).len(), 200);

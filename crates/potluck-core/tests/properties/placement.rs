@@ -21,7 +21,15 @@ fn frees(frees: &[u64]) -> Vec<Candidate> {
 }
 
 fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> PlacementRequest {
-    PlacementRequest { bytes, chunk_size, width, copies, least: copies, near: Near::Elsewhere }
+    PlacementRequest {
+        bytes,
+        chunk_size,
+        width,
+        copies,
+        least: copies,
+        near: Near::Elsewhere,
+        link: None,
+    }
 }
 
 /// Adds up, chunk by chunk, what `Plan::promised` says in closed form.

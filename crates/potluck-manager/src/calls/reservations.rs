@@ -73,6 +73,7 @@ impl Answer<RoomReserve> for ReservationCalls {
             asked: AskedPolicy::default(),
             room: Some(room.clone()),
             peer: None,
+            link: None,
         };
         let opened = {
             let (mut pool, now) = (self.pool.lock(), self.time.tick());

@@ -116,6 +116,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             asked,
             room: None,
             peer: Some(caller.peer),
+            link: call.link,
         };
         // A file whose content is in the catalog needs no donor.
         let more = bytes;
@@ -161,6 +162,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             space_key,
             donors: self.tickets.for_writing(new.id, &ticketed, contacts),
             plan: ticketed.plan,
+            striping: ticketed.striping,
         })
     }
 }

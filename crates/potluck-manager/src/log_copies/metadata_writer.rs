@@ -84,6 +84,7 @@ impl MetadataWriter {
                 asked: AskedPolicy { over: Redundancy::Copies(copies).into(), may_lower: true },
                 room: None,
                 peer: None,
+                link: None,
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // The session is busy from now on, so that its lease does not end while it is written.
@@ -383,6 +384,7 @@ mod tests {
             asked: AskedPolicy::default(),
             room: None,
             peer: None,
+            link: None,
         };
         // This is more than is left when another write was promised most of the room.
         pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");

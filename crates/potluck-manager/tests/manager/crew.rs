@@ -343,6 +343,7 @@ impl Crew {
             policy,
             condition: Condition::Always,
             interrupted: Default::default(),
+            link: None,
         };
         self.user.call(&reserve).await.expect("reserved").session
     }

@@ -52,7 +52,14 @@ fn open(at: &str) -> Open {
 
 pub fn reserve_at(at: &str) -> Reserve {
     let (policy, condition) = (Override::default(), Condition::Always);
-    Reserve { path: path(at), bytes: Some(0), policy, condition, interrupted: Default::default() }
+    Reserve {
+        path: path(at),
+        bytes: Some(0),
+        policy,
+        condition,
+        interrupted: Default::default(),
+        link: None,
+    }
 }
 
 pub async fn reserve_bytes(caller: &Caller, at: &str, bytes: u64) -> Result<Reserved, Failure> {

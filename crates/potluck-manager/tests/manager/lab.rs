@@ -392,6 +392,7 @@ pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {
         policy: potluck_core::policy::Override::default(),
         condition: Condition::Always,
         interrupted: Default::default(),
+        link: None,
     };
     caller.call(&request).await
 }

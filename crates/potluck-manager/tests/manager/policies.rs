@@ -41,6 +41,7 @@ fn ask(at: &str, bytes: Option<u64>, policy: Override) -> Reserve {
         policy,
         condition: Condition::Always,
         interrupted: Default::default(),
+        link: None,
     }
 }
 

@@ -194,6 +194,7 @@ async fn refusals_say_what_to_do() {
         policy,
         condition: Condition::Always,
         interrupted: Default::default(),
+        link: None,
     };
     let three = Override { copies: Some(3), ..Override::default() };
     assert_eq!(refused(&user, &ask(three)).await.code, code::TOO_FEW_DONORS);
@@ -219,6 +220,7 @@ async fn a_conflict_is_found_before_anything_is_sent() {
         policy: Override::default(),
         condition: Condition::IfAbsent,
         interrupted: Default::default(),
+        link: None,
     };
     let failure = refused(&user, &reserve).await;
     assert_eq!((failure.kind, failure.code.as_str()), (ErrorKind::Conflict, code::EXISTS));
@@ -502,6 +504,7 @@ async fn session_avoids_a_donor_that_gave_false_receipts() {
             policy: two,
             condition: Condition::Always,
             interrupted: Default::default(),
+            link: None,
         };
         user.call(&call).await.expect("reserved")
     };

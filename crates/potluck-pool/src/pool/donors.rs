@@ -1,7 +1,7 @@
 //! Donors join, register, send heartbeats, and leave.
 
 use super::Pool;
-use super::sessions::Writer;
+use super::planning::Writer;
 use crate::donor_table::{DonorContact, Enlisted, KnownDonor, Registration};
 use crate::inventory_progress::InventoryProgress;
 use crate::reach_record::ReachRecord;

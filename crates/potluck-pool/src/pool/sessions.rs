@@ -1,6 +1,7 @@
 //! Write sessions: how they begin, grow, end and are resumed.
 
 use super::Pool;
+use super::planning::{PlanRequest, Planned, Writer};
 use crate::offered::OfferedChunks;
 use crate::write_session::{
     MANAGER, MEMBERS_SLACK, NewSession, NoSession, OpenSession, ResumedSession, SessionAtDonor,
@@ -10,7 +11,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::chunk_file::disk_bytes_of_chunks;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
-use potluck_core::placement::{self, PlacementRequest, Plan, Refusal};
+use potluck_core::placement::striping::Striping;
+use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::{Mirror, Policy};
 use potluck_wire::control::Holding;
 use std::cmp::Reverse;
@@ -25,7 +27,7 @@ use std::time::Duration;
 pub(super) const STARTING_BYTES: u64 = 4 << 20;
 /// The amount from which a starting amount that does not fit is not halved again: where [`STARTING_BYTES`] do not fit,
 /// half of it is tried, and so on, until no more than this was tried.
-const LEAST_STARTING_BYTES: u64 = 64 << 10;
+pub(super) const LEAST_STARTING_BYTES: u64 = 64 << 10;
 
 /// The time within which a call that was let in is answered, or nobody waits for its answer any more.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
@@ -41,14 +43,6 @@ const MOST_OFFERED_AT_ONCE: usize = 16_384;
 /// ended sessions left counts, too, until it may be reclaimed.
 const MOST_OPEN_NAMES: usize = 1 << 20;
 
-/// Who writes, and from where.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Writer {
-    pub member: MemberId,
-    /// The address from which the writer calls, if it is known.
-    pub peer: Option<IpAddr>,
-}
-
 impl Pool {
     /// Opens a session and promises it `bytes` of plaintext: a starting amount for `None`, and nothing, which needs
     /// no donor, for `Some(0)`.
@@ -59,22 +53,26 @@ impl Pool {
         now: Tick,
     ) -> Result<Ticketed, Refusal> {
         let (member, policy, guessed) = (new.member, &new.policy, bytes.is_none());
-        let writer = Writer { member, peer: new.peer };
-        let (plan, bytes) = match bytes {
-            Some(0) => (no_plan(policy), 0),
+        let writer = Writer { member, peer: new.peer, link: new.link };
+        let (planned, bytes) = match bytes {
+            Some(0) => (Planned { plan: no_plan(policy), striping: Striping::default() }, 0),
             Some(bytes) => {
                 let bytes = stored(policy, bytes);
-                let plan = |pool: &Self| pool.plan(writer, policy, bytes, &[], false, now);
+                let files = Some(bytes.saturating_mul(data_chunks(policy)));
+                let ask = PlanRequest { writer, policy, bytes, files, avoid: &[], whole: false };
+                let plan = |pool: &Self| pool.plan(&ask, now);
                 (self.taking_guesses_back(member, None, plan)?, bytes)
             }
             None => self.taking_guesses_back(member, None, |pool| {
                 pool.starting_plan(writer, policy, now)
             })?,
         };
+        let Planned { plan, striping } = planned;
         let bytes = bytes.saturating_mul(data_chunks(&new.policy));
         self.ledger.reserve(new.id, plan.promised());
         let id = new.id;
-        let session = OpenSession { guessed, ..OpenSession::new(new, plan, bytes, now) };
+        let opened = OpenSession::new(new, plan, bytes, now);
+        let session = OpenSession { guessed, striping, ..opened };
         let ticketed = session.ticketed();
         self.insert_session(id, session);
         Ok(ticketed)
@@ -131,10 +129,15 @@ impl Pool {
     ) -> Result<Plan, Refusal> {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
         let (member, policy) = (session.member, session.policy.clone());
-        let writer = Writer { member, peer: session.peer };
+        let writer = Writer { member, peer: session.peer, link: session.link };
         let (stored, draws_on) = (stored(&policy, bytes), session.draws_on);
+        let stripe = &session.plan.stripe() - &avoid.iter().copied().collect();
+        let ask = PlanRequest { writer, policy: &policy, bytes: stored, files: None, avoid, whole };
         let plan = self.drawing(draws_on, |pool| {
-            let plan = |pool: &Self| pool.plan(writer, &policy, stored, avoid, whole, now);
+            let plan = |pool: &Self| match pool.plan_within(&stripe, &ask, now) {
+                Some(planned) => Ok(planned.plan),
+                None => pool.plan(&ask, now).map(|planned| planned.plan),
+            };
             pool.taking_guesses_back(member, Some(*id), plan)
         })?;
         self.ledger.grow(*id, plan.promised());
@@ -174,89 +177,6 @@ impl Pool {
         }
         guesses.into_iter().for_each(|(id, untold)| self.ledger.reserve(id, untold));
         plan(self)
-    }
-
-    /// Plans where a member writes: not at donors of which it brought false receipts, unless it could not write without
-    /// these donors.
-    fn plan(
-        &self,
-        writer: Writer,
-        policy: &Policy,
-        bytes: u64,
-        avoid: &[DonorId],
-        whole: bool,
-        now: Tick,
-    ) -> Result<Plan, Refusal> {
-        let distrusted = self.false_receipts.seen_by(writer.member, now);
-        let planned = self.plan_beside(writer, policy, bytes, avoid, whole, now);
-        if distrusted.is_empty() {
-            return planned;
-        }
-        let avoid: Vec<DonorId> = avoid.iter().copied().chain(distrusted).collect();
-        self.plan_beside(writer, policy, bytes, &avoid, whole, now).or(planned)
-    }
-
-    fn plan_beside(
-        &self,
-        writer: Writer,
-        policy: &Policy,
-        bytes: u64,
-        avoid: &[DonorId],
-        whole: bool,
-        now: Tick,
-    ) -> Result<Plan, Refusal> {
-        let candidates = self.candidates(Some(writer), avoid, policy.chunk_size, now);
-        let request = self.placement(policy, bytes, whole, candidates.len(), now);
-        placement::plan(&candidates, &request)
-    }
-
-    /// Returns how many bytes of files can be stored by a policy now, in files of a few chunks or more. The last bytes
-    /// at donors that are less than a chunk do not count.
-    pub fn storable(&self, policy: &Policy, now: Tick) -> u64 {
-        let candidates = self.candidates(None, &[], policy.chunk_size, now);
-        let request = self.placement(policy, 0, false, candidates.len(), now);
-        let chunks = placement::room(&candidates, &request) / u64::from(request.chunk_size);
-        chunks.saturating_mul(group(policy))
-    }
-
-    /// Returns what is asked of placement for `bytes` of one copy, where there are so many `candidates`.
-    fn placement(
-        &self,
-        policy: &Policy,
-        bytes: u64,
-        whole: bool,
-        candidates: usize,
-        now: Tick,
-    ) -> PlacementRequest {
-        let copies = policy.redundancy().donors();
-        // Donors that are away come back, and repair completes what was written without them. Donors that
-        // leave or are not trusted do not, and a full donor takes nothing when it is back either.
-        let expected = self.expected_donors(policy.chunk_size, now);
-        let may_be_short = !whole && expected >= copies as usize;
-        PlacementRequest {
-            bytes,
-            chunk_size: policy.chunk_size,
-            width: policy.stripe_width.donors(candidates).max(copies),
-            copies,
-            least: if may_be_short { policy.least_donors() } else { copies },
-            near: policy.near,
-        }
-    }
-
-    fn starting_plan(
-        &self,
-        writer: Writer,
-        policy: &Policy,
-        now: Tick,
-    ) -> Result<(Plan, u64), Refusal> {
-        let mut plain = STARTING_BYTES.max(group(policy));
-        loop {
-            let bytes = stored(policy, plain);
-            match self.plan(writer, policy, bytes, &[], false, now) {
-                Err(Refusal::NoSpace { .. }) if plain > LEAST_STARTING_BYTES => plain /= 2,
-                planned => return planned.map(|plan| (plan, bytes)),
-            }
-        }
     }
 
     /// Notes that a session brought receipts that these donors did not give, or gave under another key. That counts
@@ -645,7 +565,7 @@ impl Pool {
 
 /// Returns the stored bytes of one copy of `plain` bytes in chunks, or, of an erasure code, those at one position of
 /// their groups.
-fn stored(policy: &Policy, plain: u64) -> u64 {
+pub(super) fn stored(policy: &Policy, plain: u64) -> u64 {
     let (full, left) = (plain / group(policy), plain % group(policy));
     let last = match (policy.ec, left) {
         (_, 0) => 0,
@@ -656,7 +576,7 @@ fn stored(policy: &Policy, plain: u64) -> u64 {
 }
 
 /// Returns the plaintext bytes of a slot of the plan: a chunk, or the data of a group.
-fn group(policy: &Policy) -> u64 {
+pub(super) fn group(policy: &Policy) -> u64 {
     u64::from(policy.chunk_size) * data_chunks(policy)
 }
 

@@ -143,6 +143,7 @@ fn failed_session_returns_its_draw_to_the_reservation_f4() {
         asked: AskedPolicy::default(),
         room,
         peer: None,
+        link: None,
     };
     pool.open_session(new(S1, Some(room)), Some(100 * MIB), at(0.0)).expect("reserved");
     let left = |pool: &Pool| pool.reservations()[0].1.left;

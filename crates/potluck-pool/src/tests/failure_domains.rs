@@ -29,7 +29,16 @@ fn placement_judging_and_clients_agree_on_which_donors_fail_together() {
     assert_eq!((judged, told), ([1, 1, 3, 3], [1, 1, 3, 3]));
     let policy = Policy { sealed: false, copies: 2, ..Policy::default() };
     let (asked, room) = (AskedPolicy::default(), None);
-    let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked, room, peer: None };
+    let new = NewSession {
+        id: S1,
+        member: ME,
+        space: SpaceId(1),
+        policy,
+        asked,
+        room,
+        peer: None,
+        link: None,
+    };
     let plan = pool.open_session(new, Some(100 * MIB), at(0.0)).expect("ample space").plan;
     assert_eq!(plan.donors(), donors.into());
     for chunk in 0..plan.chunks() {

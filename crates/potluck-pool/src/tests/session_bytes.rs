@@ -20,6 +20,7 @@ fn new_session(number: u8, policy: Policy) -> NewSession {
         asked: AskedPolicy::default(),
         room: None,
         peer: None,
+        link: None,
     }
 }
 

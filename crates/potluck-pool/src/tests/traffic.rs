@@ -33,7 +33,16 @@ fn measured() -> Pool {
 fn plan(pool: &mut Pool) -> Plan {
     let policy = Policy { sealed: false, copies: 1, ..Policy::default() };
     let (asked, room) = (AskedPolicy::default(), None);
-    let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked, room, peer: None };
+    let new = NewSession {
+        id: S1,
+        member: ME,
+        space: SpaceId(1),
+        policy,
+        asked,
+        room,
+        peer: None,
+        link: None,
+    };
     pool.open_session(new, Some(400 * MIB), at(1.0)).expect("ample space").plan
 }
 

@@ -26,8 +26,8 @@ fn heard_from(donors: &[(u32, &str)]) -> Pool {
 /// Returns the donors of a file of 100 MiB that is written from `peer`.
 fn written_from(pool: &mut Pool, peer: &str, copies: u32, near: Near) -> BTreeSet<u32> {
     let policy = Policy { sealed: false, copies, near, ..Policy::default() };
-    let (asked, room, peer) = (AskedPolicy::default(), None, Some(ip(peer)));
-    let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked, room, peer };
+    let (asked, room, peer, link) = (AskedPolicy::default(), None, Some(ip(peer)), None);
+    let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked, room, peer, link };
     let plan = pool.open_session(new, Some(100 * MIB), at(1.0)).expect("ample room").plan;
     pool.end_session(&S1);
     plan.promised().into_keys().map(|donor| donor.0).collect()

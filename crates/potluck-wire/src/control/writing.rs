@@ -18,6 +18,7 @@ use potluck_core::ids::VersionId;
 use potluck_core::ids::{Domain, DonorId};
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
+use potluck_core::placement::striping::Striping;
 use potluck_core::policy::AckLevel;
 use potluck_core::policy::Override;
 use potluck_core::policy::Policy;
@@ -45,6 +46,10 @@ pub struct Reserve {
     /// What becomes of interrupted uploads where there is too little room beside them.
     #[serde(default)]
     pub interrupted: Interrupted,
+    /// The bytes a second that the caller's link carries, if donors were seen to fill it. Only the caller's own stripe
+    /// follows from that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<u64>,
 }
 call!(Reserve => Reserved, "reserve", Users, "writing files");
 
@@ -100,6 +105,9 @@ pub struct Reserved {
     pub plan: Plan,
     /// The ways to reach the plan's donors.
     pub donors: Vec<DonorAccess>,
+    /// How the files of the session are striped, and why.
+    #[serde(default)]
+    pub striping: Striping,
 }
 
 /// The way to reach one donor.

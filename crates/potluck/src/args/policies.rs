@@ -26,7 +26,8 @@ pub struct PolicyOptions {
     /// Chunks of an erasure code that reads ask for beyond those they need: auto, off or a number
     #[arg(long, value_name = "RACE")]
     pub race: Option<Race>,
-    /// Donors that a file is written to at once: auto (all that are there, up to 16) or a number
+    /// Donors that a file is written to at once: auto (as few as fill this machine's link, or up
+    /// to 16 where that is not known) or a number
     #[arg(long, value_name = "N")]
     pub width: Option<Width>,
     /// The part of a file that lies on this machine's own donor: elsewhere (none, if others can keep it as

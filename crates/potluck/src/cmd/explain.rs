@@ -2,11 +2,12 @@
 
 use super::{Ending, cp};
 use crate::args::{ExplainAction, ExplainArgs};
-use crate::output::{Output, name, table};
+use crate::output::{Output, count, name, table};
 use potluck_client::{Pool, SeenDonor};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
+use potluck_core::placement::striping::{PlannedHere, Striping, WidthReason};
 use potluck_core::size::format_size;
 use potluck_core::traffic::{BothWays, Direction, Traffic};
 use potluck_wire::control::{DonorState, Share, Stated};
@@ -30,7 +31,11 @@ pub async fn run(
         (Some(ExplainAction::Cp(copy)), _) => {
             let began = client.now();
             let ending = cp::run(*copy, client, &output.of_step(), shown).await?;
-            let copied = Copied::of(client.seen_donors(), client.now().saturating_sub(began));
+            let took = client.now().saturating_sub(began);
+            let copied = Copied {
+                striping: client.latest_striping(),
+                ..Copied::of(client.seen_donors(), took)
+            };
             output.result(&copied, Copied::text);
             Ok(ending)
         }
@@ -170,7 +175,7 @@ fn verdict(donors: &[Part], slowest: &Part, held_once: bool) -> (String, String)
             advice.into(),
         );
     }
-    let advice = "donors share the work evenly: more of them make it faster (`potluck policy set PATH --stripe-width auto`)";
+    let advice = "donors share the work evenly: more of them make it faster (`potluck policy set PATH --width auto`)";
     (format!("the rates of {} donors together", working.count()), advice.into())
 }
 
@@ -192,6 +197,9 @@ struct Took {
 struct Copied {
     seconds: f64,
     donors: Vec<Took>,
+    /// How the files were striped, where some were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    striping: Option<Striping>,
     limited_by: String,
 }
 
@@ -207,7 +215,7 @@ impl Copied {
         };
         let donors: Vec<Took> = seen.into_iter().map(took_one).collect();
         let limited_by = limit(&donors, took);
-        Self { seconds: took.as_secs_f64(), donors, limited_by }
+        Self { seconds: took.as_secs_f64(), donors, striping: None, limited_by }
     }
 
     fn text(&self) -> String {
@@ -234,8 +242,35 @@ impl Copied {
         }
         let head = ["donor", "", "bytes", "seen", "expected", "busy", "load", "failed"];
         let text = table(&head, &[2, 3, 4, 5, 6, 7], &rows);
-        format!("{text}limited by {}\n", self.limited_by)
+        let striped = self.striping.map(|it| format!("{}\n", striped(&it))).unwrap_or_default();
+        format!("{text}{striped}limited by {}\n", self.limited_by)
     }
+}
+
+/// Says to how many donors files were written at once, why, and what of them is on this machine.
+fn striped(striping: &Striping) -> String {
+    let width = count(striping.width.into(), "donor");
+    let why = match (striping.reason, striping.link) {
+        (WidthReason::Asked, _) => "as the policy or the command asks".into(),
+        (WidthReason::SmallFile, _) => "for small files are not split".into(),
+        (WidthReason::Link, link) => {
+            format!("which fill this machine's link ({})", shown_rate(link))
+        }
+        (WidthReason::All, _) => "all that there are".into(),
+        (WidthReason::Most, _) => {
+            "the most that are taken unasked, for the rate of this machine's link is not known"
+                .into()
+        }
+    };
+    let here = match striping.here {
+        PlannedHere::NoDonor => String::new(),
+        PlannedHere::PassedOver => "; this machine's own donor was passed over (--near)".into(),
+        PlannedHere::Needed => {
+            "; this machine's own donor has a part, for others alone cannot keep it as well".into()
+        }
+        PlannedHere::Share(percent) => format!("; {percent} % of the chunks are here, too"),
+    };
+    format!("written to {width} at once, {why}{here}")
 }
 
 /// Says what limited a copy.

@@ -227,6 +227,7 @@ fn reserve(admin: &Member, name: &str, bytes: u64) -> Reserved {
             policy,
             condition,
             interrupted: Default::default(),
+            link: None,
         })
         .expect("a session")
 }

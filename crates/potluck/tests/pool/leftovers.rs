@@ -114,6 +114,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         policy: Override::default(),
         condition: Condition::Always,
         interrupted: Default::default(),
+        link: None,
     };
     let reserved = admin.call(&reserve).expect("a session");
     let session = reserved.session;
@@ -187,6 +188,7 @@ fn unoffered_chunks_are_bounded_by_the_reservation_and_reclaimed() {
         policy: Override { copies: Some(1), ..Override::default() },
         condition: Condition::Always,
         interrupted: Default::default(),
+        link: None,
     };
     let reserved = admin.call(&reserve).expect("a session");
     let session = reserved.session;

@@ -306,6 +306,7 @@ fn reserve(path: &str) -> Reserve {
         policy: Override::default(),
         condition: Condition::Always,
         interrupted: Default::default(),
+        link: None,
     }
 }
 

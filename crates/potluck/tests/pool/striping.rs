@@ -62,6 +62,30 @@ fn near_holds_per_directory_and_where_one_donor_is_alone() {
 }
 
 #[test]
+fn explain_tells_the_width_of_a_copy_and_why() {
+    let lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1"]);
+    for (seed, (mib, options, width, reason)) in
+        [(2, &[][..], 1, "small_file"), (20, &[], 3, "all"), (20, &["--width", "2"], 2, "asked")]
+            .into_iter()
+            .enumerate()
+    {
+        let (input, content) = file(lab.dir(), "input", seed as u64, mib << 20);
+        let path = format!("pot://lab/{seed}");
+        let copy = [&["explain", "cp", arg(&input), &path], options].concat();
+        let told = lab.cli.json(&copy);
+        assert_eq!(told["striping"]["width"], width, "{told}");
+        assert_eq!(told["striping"]["reason"], reason, "{told}");
+        assert_eq!(lab.cli.shares(&path).len(), width, "{path}");
+        assert_same(&lab.cli.cat(&path), &content, &path);
+    }
+    let (input, _) = file(lab.dir(), "input", 9, 1 << 20);
+    let told = lab.cli.ok(&["explain", "cp", arg(&input), "pot://lab/told"]).stdout;
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains("written to 1 donor at once, for small files are not split"), "{told}");
+}
+
+#[test]
 fn small_donors_fill_up_and_the_rest_overflows_to_the_large_one() {
     let mut lab = Lab::manager_only(&[]);
     for (name, max) in [("small-1", "6MiB"), ("small-2", "6MiB"), ("large", "40MiB")] {

@@ -44,6 +44,7 @@ fn window() -> Window {
         policy: policy.clone(),
         space: SpaceId(1),
         space_key: None,
+        striping: Default::default(),
         plan: Plan { sections: Vec::new(), copies: 1, chunk_size: policy.chunk_size },
         donors: Vec::new(),
     };
