@@ -228,6 +228,7 @@ impl Donor {
             results: self.results.clone(),
             excess: 0,
             disk_lacks: 0,
+            does: Default::default(),
             scrub: Default::default(),
             disk_fault: None,
             settings_fault: None,

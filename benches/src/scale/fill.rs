@@ -168,5 +168,6 @@ pub fn register(key: Secret, port: Option<u16>) -> Register {
         disk_fault: None,
         new_store: false,
         registered_before: false,
+        does: Default::default(),
     }
 }

@@ -173,7 +173,7 @@ impl Fetcher {
         if let Some(cached) = self.cached(recipe, pieces, &mut place).await {
             return Ok(cached);
         }
-        if let Some(found) = self.from_lookaside(recipe, pieces, &mut place).await {
+        if let Some(found) = self.found_nearby(recipe, pieces, &mut place).await {
             return Ok(found);
         }
         let mut pauses = None;
@@ -223,7 +223,7 @@ impl Fetcher {
 
     /// Returns the pieces from the place near the client, if it has all of them and is expected to be no slower than
     /// donors. Only whole chunks are looked for, since only these can be proved.
-    async fn from_lookaside(
+    async fn found_nearby(
         &self,
         recipe: &Recipe,
         pieces: &[Piece],
