@@ -13,6 +13,8 @@ use std::time::Duration;
 const FILE_SYSTEM: f64 = 0.15;
 /// The time in which written bytes that never reached the disk are forgotten to 1/e: their files were removed before.
 const UNWRITTEN: Duration = Duration::from_mins(1);
+/// The most seconds of a core that the kernel takes for a byte in packets: interrupts are also those of clocks and disks.
+const MOST_FOR_PACKETS: f64 = 1e-9;
 /// The share by which packets are longer than what they carry.
 const HEADERS: f64 = 0.06;
 
@@ -215,6 +217,7 @@ impl ContentionMeter {
             let packets = own_network + others_network;
             let own_packets = if packets > 0.0 { own_network / packets } else { 0.0 };
             let interrupts = cores(after.interrupts, earlier.interrupts) * own_packets;
+            let interrupts = interrupts.min(own_network * MOST_FOR_PACKETS);
             sample.own_cores = own_programs + cores(system, system_before) + interrupts;
             let all = cores(after.all, earlier.all);
             if all > 0.0 {

@@ -296,7 +296,13 @@ impl Governor {
         if sample.moved < TELLING_RATE {
             return;
         }
-        let mix = |old: &mut f64, new: f64| *old += NEW_COST * (new - *old);
+        // While the donor yields, what it costs at rest is shared by few bytes, so that a byte seems to cost more the less is
+        // served. Such a sample may show that a byte costs less, and never that it costs more.
+        let may_rise = self.yielding.is_none();
+        let mix = |old: &mut f64, new: f64| {
+            let new = if may_rise { new } else { new.min(*old) };
+            *old += NEW_COST * (new - *old);
+        };
         mix(&mut self.cpu_cost, sample.own_cores / sample.moved);
         // The disk's time is shared out by bytes. Bytes that come from memory cost it nothing.
         let all = sample.own_disk + sample.others_disk;
@@ -499,6 +505,26 @@ mod tests {
         }
         machine.step(weak);
         assert_eq!(machine.step(weak).map(|it| it.to), Some(OwnerResource::Cpu));
+    }
+
+    #[test]
+    fn cost_at_rest_does_not_drive_the_budget_to_its_floor() {
+        let mut machine = Machine::at_full_service();
+        let mut budgets = Vec::new();
+        for _ in 0..400 {
+            let moved = machine.governor.yielding().map_or(110.0 * MB, |it| it.budget as f64);
+            // A twentieth of a core goes by whatever is served.
+            let busy = ContentionSample {
+                cpu_stall: Some(0.9),
+                others_cores: 1.0,
+                own_cores: 0.05 + 1.5 * moved / 1e9,
+                own_disk: 0.0,
+                moved,
+                ..full_service()
+            };
+            budgets.extend(machine.step(busy).map(|it| it.budget as f64));
+        }
+        assert!(budgets.last().is_none_or(|last| *last > 15.0 * MB), "{:?}", budgets.last());
     }
 
     #[test]

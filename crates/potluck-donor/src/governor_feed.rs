@@ -3,7 +3,6 @@
 use crate::disk::Disk;
 use crate::load::{ProcFile, fastest_link};
 use crate::throttle::Throttle;
-use crate::traffic::ServedTraffic;
 use potluck_core::clock::{Clock, Tick};
 use potluck_core::contention::{ContentionMeter, ContentionText, OwnCounts, UsableCpus};
 use potluck_core::governor::{ContentionSample, Governor, GovernorTerms};
@@ -75,7 +74,7 @@ impl Sampler {
 
     fn sample(
         &mut self,
-        traffic: &ServedTraffic,
+        moved: u64,
         own_writes: &OwnWrites,
         now: Tick,
         disk: &dyn Disk,
@@ -100,8 +99,6 @@ impl Sampler {
             own_stat,
             own_io,
         };
-        let traffic = traffic.total();
-        let moved = traffic.read.bytes + traffic.written.bytes;
         let since = moved.saturating_sub(std::mem::replace(&mut self.moved, moved));
         let network = PROCESS_NETWORK.fetch_add(since, Ordering::Relaxed) + since;
         let written = own_writes.bytes.load(Ordering::Relaxed);
@@ -133,20 +130,15 @@ impl GovernorFeed {
 
     /// Samples the machine and sets the throttle's budget until the future is dropped. A sample takes some tens of
     /// microseconds, so it is taken on the spot.
-    pub async fn govern_for_ever(
-        &self,
-        throttle: &Throttle,
-        traffic: &ServedTraffic,
-        clock: &dyn Clock,
-        disk: &dyn Disk,
-    ) {
+    pub async fn govern_for_ever(&self, throttle: &Throttle, clock: &dyn Clock, disk: &dyn Disk) {
         let mut sampler = Sampler::new(disk);
         let mut governor = Governor::new(GovernorTerms::default());
         let mut pause = IDLE;
         loop {
             tokio::time::sleep(pause).await;
             let now = clock.now();
-            let Some(sample) = sampler.sample(traffic, &self.own_writes, now, disk) else {
+            let Some(sample) = sampler.sample(throttle.moved_so_far(), &self.own_writes, now, disk)
+            else {
                 continue;
             };
             governor.set_terms(*self.terms.lock().expect("no holder panics"));

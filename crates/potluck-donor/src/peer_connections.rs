@@ -194,6 +194,7 @@ impl ChunkFetch<'_> {
         let took = self.env.clock.now().saturating_sub(began);
         self.in_time = self.in_time.saturating_sub(took);
         self.left -= want;
+        self.throttle.moved(want as u64);
         Ok(want)
     }
 

@@ -37,6 +37,6 @@ impl Donor {
 }
 
 async fn govern(service: &Service, disk: &dyn Disk) {
-    let Service { governor, throttle, traffic, env, .. } = service;
-    governor.govern_for_ever(throttle, traffic, &*env.clock, disk).await;
+    let Service { governor, throttle, env, .. } = service;
+    governor.govern_for_ever(throttle, &*env.clock, disk).await;
 }

@@ -9,7 +9,7 @@ use potluck_core::fair_turns::{FairTurns, Flow, NextTurn, SLICE, ServiceLimits, 
 use potluck_core::governor::Yielding;
 use potluck_core::traffic::BothWays;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -88,6 +88,8 @@ pub(crate) struct Throttle {
     /// Wakes the task that hands out turns.
     changed: Notify,
     times: Mutex<ThrottledTimes>,
+    /// The bytes that were moved for others, counted as they go.
+    moved: AtomicU64,
 }
 
 #[derive(Default)]
@@ -116,6 +118,7 @@ impl Throttle {
             turns: Mutex::default(),
             changed: Notify::new(),
             times: Mutex::default(),
+            moved: AtomicU64::new(0),
         }
     }
 
@@ -169,6 +172,17 @@ impl Throttle {
         let mut times = self.times();
         times.count(self.clock.now());
         times.so_far
+    }
+
+    /// Notes that so many bytes were moved. A chunk is counted slice by slice: what a byte costs is judged from a quarter of a
+    /// second, in which a chunk may only begin.
+    pub fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that were moved in both directions since the process began.
+    pub fn moved_so_far(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
     }
 
     /// Returns whether turns must be waited for.

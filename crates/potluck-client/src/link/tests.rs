@@ -11,6 +11,7 @@ use potluck_wire::net::{Detached, Net, Stream, SystemNet};
 use potluck_wire::ticket::{Secret, Ticket};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::time::Instant;
 
@@ -263,6 +264,13 @@ async fn chunk_of_a_shortened_file_is_refused_alone() {
 
 /// Starts a link over an in-memory pipe; returns it with the donor's end and the keys of the session.
 fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
+    link_told(|_| {})
+}
+
+/// Starts such a link whose owner is told of the donor's limit by `limited`.
+fn link_told(
+    limited: impl FnMut(Option<u64>) + Send + 'static,
+) -> (Link, StreamIo<DuplexStream>, SessionKeys) {
     let (ours, theirs) = tokio::io::duplex(1 << 10);
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
     let opened = OpenedBulk {
@@ -270,7 +278,7 @@ fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
         inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
         lane: keys.client.clone(),
     };
-    (Link::start(opened, Buffers::new(1 << 20), |_| {}), StreamIo(theirs), keys)
+    (Link::start(opened, Buffers::new(1 << 20), limited), StreamIo(theirs), keys)
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,6 +345,54 @@ async fn a_donor_that_drips_is_given_up_a2() {
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("sent "), "{why}");
     assert!(!link.is_open());
+}
+
+/// Has a donor answer a get after it said so many times, every two seconds, that it waits for its turn; returns the answer
+/// to the client, and what the client was told of the donor's limit.
+async fn get_from_throttled(times: usize) -> (GetResult, Vec<Option<u64>>) {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hearing = Arc::clone(&told);
+    let (link, mut io, mut keys) =
+        link_told(move |limit| hearing.lock().expect("no panic").push(limit));
+    let bytes = vec![1; 1000];
+    let (name, len) = (ChunkName::of(&bytes), bytes.len() as u32);
+    tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        let (tag, _) = inbox.request(&mut io).await.expect("a frame").expect("a request");
+        let limit = Some(1 << 20);
+        for _ in 0..times {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let waits = Reply { limit, ..Reply::bare(BulkStatus::Throttled) };
+            if io.write(&waits.encode(tag, &mut keys.donor), &[]).await.is_err() {
+                return;
+            }
+        }
+        // Others have their turns between its slices, for longer than any donor without a limit may stall.
+        let head = Reply { limit, ..Reply::found(len) }.encode(tag, &mut keys.donor);
+        let (first, rest) = bytes.split_at(500);
+        for (head, part) in [(&head[..], first), (&[][..], rest)] {
+            if io.write(head, part).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(3 * STALL_TIMEOUT).await;
+        }
+    });
+    let answer = link.get(ChunkRequest { name, len, part: None, seal: None }).await;
+    let told = told.lock().expect("no panic").clone();
+    (answer, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn donor_that_yields_and_says_so_is_not_given_up() {
+    let (answer, told) = get_from_throttled(30).await;
+    assert_eq!(answer.expect("the chunk")[..], [1; 1000]);
+    assert_eq!(told, [Some(1 << 20); 31]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn donor_that_says_for_ever_that_it_yields_is_given_up() {
+    let (answer, _) = get_from_throttled(100_000).await;
+    assert_eq!(answer.expect_err("no chunk"), LinkError::Refused(BulkStatus::Throttled));
 }
 
 /// A reader of a sealed space who lends a disk has its key, and so can seal any bytes under the digest of a chunk.

@@ -1,9 +1,11 @@
 //! The load of a donor: what procfs says, rates over time, and the score.
 
+use potluck_core::governor::{OwnerResource, Yielding};
 use potluck_core::load::{
     CpuTimes, Load, Pressure, ProcText, parse_diskstats, parse_meminfo, parse_net_dev,
     parse_procs_blocked, parse_psi,
 };
+use potluck_core::traffic::BothWays;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -82,6 +84,18 @@ proptest! {
             prop_assert!((0.0..=1.0).contains(&load.score()));
         }
     }
+}
+
+#[test]
+fn donor_that_yields_comes_after_busy_ones_and_at_its_limit() {
+    let yielding = Yielding { to: OwnerResource::Disk, others_percent: 34, budget: 5 << 20 };
+    let limits = BothWays { read: Some(5 << 20), written: Some(5 << 20) };
+    let load = Load { yielding: Some(yielding), limits, ..Load::default() };
+    let busy = Load { cpu_busy: 1.0, disk_busy: 1.0, ..Load::default() };
+    assert!(load.score() > busy.score());
+    let rates = BothWays { read: Some(100 << 20), written: None };
+    assert_eq!(load.within_limits(rates), limits);
+    assert_eq!(Load::default().within_limits(rates), rates);
 }
 
 #[test]

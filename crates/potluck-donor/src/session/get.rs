@@ -81,6 +81,7 @@ impl BulkSession {
         loop {
             let until = at + self.service.throttle.slice(end - at);
             io.send_file(std::mem::take(&mut head), &*chunk.file, at..until).await?;
+            self.service.throttle.moved(until - at);
             at = until;
             if at == end {
                 return Ok(());

@@ -79,6 +79,7 @@ impl BulkSession {
             self.turn(io, tag, cost).await?.map_err(io::Error::from)?;
             self.fill(io, len).await?;
             left -= len;
+            service.throttle.moved(len as u64);
             // The piece goes to the mirrors first, so that they work while it is written here.
             if let Some(mut under_way) = forwarding.take() {
                 let piece = &*self.piece.first(len);
