@@ -88,6 +88,11 @@ impl BulkSession {
         self.is_local = true;
     }
 
+    /// Returns whether the peer is on this machine.
+    pub fn serves_owner(&self) -> bool {
+        self.is_local
+    }
+
     /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the session pauses:
     /// because the peer is quiet, or because the thread is `wanted` and its turn is over.
     pub async fn run(

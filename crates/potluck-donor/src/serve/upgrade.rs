@@ -178,7 +178,10 @@ impl Server {
         let (runtime, server) = (tokio::runtime::Handle::current(), Arc::clone(self));
         let (tell, told) = tokio::sync::oneshot::channel();
         let serve = move || {
-            yield_for_good();
+            // Programs of this machine are the owner's, who waits for what they read and write.
+            if !session.serves_owner() {
+                yield_for_good();
+            }
             let ran = SocketIo::new(socket, timeout, runtime).map_err(FrameError::Io).and_then(
                 |mut io| {
                     let paused = run_ready(session.run(&mut io, first, || server.turns.wanted()))?;

@@ -168,7 +168,7 @@ impl Pool {
 
     /// Stops the donor, and returns its directory and its manager.
     pub async fn stop(self) -> (Place, Manager) {
-        drop(self.stop);
+        drop((self.stop, self.controls));
         self.running.await.expect("no panic").expect("a clean end");
         // Threads of a donor that was stopped in this process end a moment later, and keep the directory until then.
         let lent = self.place.lent();
