@@ -24,6 +24,9 @@ pub fn text(service: &Service, connections: usize) -> Arc<str> {
     out.gauge("potluck_lent_excess_bytes", "Bytes beyond the owner's limits", excess);
     let fault = f64::from(u8::from(service.store.fault().is_some()));
     out.gauge("potluck_lent_fault", "1 while the disk fails", fault);
+    let mode = f64::from(service.owner.mode() as u8);
+    let help = "What the owner lets it do: 0 full, 1 polite, 2 reads, 3 off";
+    out.gauge("potluck_lent_mode", help, mode);
     let (served, stored) = (service.traffic.total().read.bytes, service.store.stored());
     out.counter("potluck_bulk_served_bytes", "Bytes served to readers", served);
     out.counter("potluck_bulk_stored_bytes", "Bytes stored for writers", stored);

@@ -4,6 +4,7 @@
 use crate::room_advice::room_advice;
 use crate::scan_state::Unseen;
 use potluck_core::chunk::DEFAULT_CHUNK;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::size::{count, duration};
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,
@@ -261,7 +262,9 @@ fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String
 /// Says what becomes of the chunks that silent donors have, and what to do to have that at once: an announced absence
 /// has to be ended first.
 fn wait_no_longer(status: &PoolStatus) -> String {
-    let announced = missed(status).filter(|donor| donor.away_seconds.is_some());
+    // Only its owner ends a pause.
+    let announced =
+        missed(status).filter(|donor| donor.away_seconds.is_some() && donor.mode != LendMode::Off);
     let ends: Vec<_> =
         announced.map(|donor| format!("`potluck nodes away {} --end`", donor.name)).collect();
     match ends.as_slice() {

@@ -25,6 +25,7 @@ const NO_DAEMONS: &[&str] = &[
     "potluck manager backup",
     "potluck lend --add",
     "potluck lend --remove",
+    "potluck lend status",
 ];
 
 /// The beginning of the line above a block that no test types; the repository's own checks ask for the reason.

@@ -1,7 +1,9 @@
 //! What an owner says of this machine holds within a second, and the pool hears of it: pause, hours, bandwidth.
 
 use super::content::{arg, assert_same, file};
+use super::docs::{Typist, blocks};
 use super::lab::{Cli, Lab};
+use super::machines::{Machines, Naming};
 use super::program::Running;
 use super::waiting::{DEADLINE, pause, wait_until};
 use serde_json::Value;
@@ -176,4 +178,25 @@ fn the_bill_tells_what_was_moved_and_survives_kill_9() {
     for part in ["you let it: full", "today:", "visitors: 1 member", "more: potluck cost"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn owners_control_their_machine_as_documented() {
+    let test = "owners_control_their_machine_as_documented";
+    let Some(lab) = Machines::new(test, Naming::Dns, &["alice"]) else { return };
+    let typist = Typist::new(&lab);
+    typist.types_line(lab.machine("alice"), "potluck up --max 200GiB");
+    for heading in [
+        "Stop, now",
+        "By the clock",
+        "How much of the network",
+        "On battery",
+        "What it costs",
+        "What is stored here, and who comes",
+    ] {
+        for block in blocks("docs/owners.md", heading) {
+            typist.types(&block, "alice");
+        }
+    }
+    lab.machine("alice").sh("test -s year.svg").ok();
 }
