@@ -1,11 +1,12 @@
 //! Tests of how long a silent donor is waited for.
 
-use super::{at, pool, register, send_heartbeat};
+use super::{at, heartbeat, pool, register, send_heartbeat};
 use crate::{DonorRecord, Pool};
 use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::lend_mode::LendMode;
 use potluck_core::repair_plan::Worth;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::DonorState;
+use potluck_wire::control::{DonorDoes, DonorState, Heartbeat};
 
 #[test]
 fn donor_back_after_its_grace_gets_a_new_grace_a3() {
@@ -49,6 +50,30 @@ fn claimed_grace_is_capped_by_the_longest_absence() {
     assert_eq!(hours_until_dead(0.0), Some(1), "after the pool's ten minutes");
     assert_eq!(hours_until_dead(5.0), Some(6));
     assert_eq!(hours_until_dead(365.0 * 24.0), Some(25), "after the day that the pool grants");
+}
+
+#[test]
+fn donor_that_is_off_is_away_for_no_longer_than_granted() {
+    let mut pool = pool();
+    let (donor, hour) = (DonorId(1), 3600.0);
+    register(&mut pool, 1, 7, 0.0);
+    pool.inventory_done(donor, Incarnation(7));
+    let does = |mode, for_ms| Heartbeat { does: DonorDoes { mode, for_ms }, ..heartbeat(7, 0) };
+    // It claims a year, and its heartbeats go on.
+    let off = does(LendMode::Off, Some(365 * 24 * 3_600_000));
+    let mut state = |now: f64| {
+        assert!(pool.heartbeat(donor, &off, at(now)), "its incarnation goes on");
+        (pool.donors.state(donor, at(now), &pool.limits), pool.takers(at(now)).len())
+    };
+    assert_eq!(state(1.0), (DonorState::Away, 0), "at once");
+    assert_eq!(state(23.0 * hour), (DonorState::Away, 0));
+    assert_eq!(state(25.0 * hour), (DonorState::Dead, 0), "the pool grants a day");
+    // It goes on, politely: it is live, and repair puts nothing there.
+    pool.heartbeat(donor, &does(LendMode::Polite, None), at(26.0 * hour));
+    assert_eq!(pool.donors.state(donor, at(26.0 * hour), &pool.limits), DonorState::Live);
+    assert!(pool.takes(donor, at(26.0 * hour)) && !pool.takes_repair(donor));
+    pool.heartbeat(donor, &does(LendMode::Full, None), at(27.0 * hour));
+    assert!(pool.takes_repair(donor));
 }
 
 #[test]
