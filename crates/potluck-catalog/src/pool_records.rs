@@ -1,5 +1,6 @@
 //! The records that the pool keeps of itself: spaces, donors, write sessions, terms.
 
+pub(crate) mod donor_traffic;
 pub(crate) mod donors;
 pub(crate) mod logged_reservation;
 pub(crate) mod meta;

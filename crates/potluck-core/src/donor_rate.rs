@@ -5,6 +5,7 @@
 use crate::clock::Tick;
 use crate::ids::MemberId;
 use crate::traffic::Traffic;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -41,6 +42,22 @@ impl Word {
         let enough = self.bytes >= LEAST_BYTES as f64 || self.busy_us >= LONG_US;
         enough && now.saturating_sub(self.heard) < SILENT
     }
+}
+
+/// What is known of a donor's rate in one direction, to be kept while no manager runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedDonorRate {
+    words: Vec<SavedWord>,
+    peaks: [f64; 2],
+}
+
+/// What one member measured, and how many seconds ago it was heard.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct SavedWord {
+    member: MemberId,
+    bytes: f64,
+    busy_us: f64,
+    age_s: u64,
 }
 
 /// The rate of one donor in one direction.
@@ -84,6 +101,30 @@ impl DonorRate {
             let rate = traffic.rate().unwrap_or(0.0);
             self.peaks[0] = self.peaks[0].max(rate);
         }
+    }
+
+    /// Returns what is known, without members that have no say any more.
+    pub fn saved(&self, now: Tick) -> SavedDonorRate {
+        let words = self.words.iter().filter(|(_, word)| word.counts(now));
+        let saved = |(member, word): (&MemberId, &Word)| SavedWord {
+            member: *member,
+            bytes: word.bytes,
+            busy_us: word.busy_us,
+            age_s: now.saturating_sub(word.heard).as_secs(),
+        };
+        SavedDonorRate { words: words.map(saved).collect(), peaks: self.peaks }
+    }
+
+    /// Returns the rate of which so much is known. A clock that began only now makes words younger than they are; they
+    /// give way to what is measured all the same.
+    pub fn recalled(saved: &SavedDonorRate, now: Tick) -> Self {
+        let word = |saved: &SavedWord| {
+            let heard = now.saturating_sub(Duration::from_secs(saved.age_s));
+            let SavedWord { member, bytes, busy_us, .. } = *saved;
+            (member, Word { bytes, busy_us, heard })
+        };
+        let words = saved.words.iter().take(MOST_MEMBERS).map(word).collect();
+        Self { words, peaks: saved.peaks, hour: now }
     }
 
     /// Returns the bytes a second that the pool expects of the donor; `None` where nobody measured enough.

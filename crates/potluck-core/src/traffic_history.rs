@@ -3,6 +3,7 @@
 
 use crate::clock::UnixMillis;
 use crate::traffic::{BothWays, Traffic};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// An hour and a day, in milliseconds.
@@ -13,18 +14,23 @@ const HOURS: usize = 24;
 const DAYS: usize = 30;
 
 /// The traffic and the time heard of one hour or day.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Period {
     /// The number of the hour or day since 1970.
     number: i64,
     /// The donor's traffic with clients.
+    #[serde(default, skip_serializing_if = "is_none")]
     traffic: BothWays<Traffic>,
     /// The seconds for which the donor was heard.
     heard_s: u32,
 }
 
+fn is_none(traffic: &BothWays<Traffic>) -> bool {
+    *traffic == BothWays::default()
+}
+
 /// The hours of a day and the days of a month, the latest last.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficHistory {
     /// The time at which the history begins, in milliseconds since 1970; 0 before the first note.
     since: UnixMillis,

@@ -286,6 +286,9 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
     for known in &left.donors {
         pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), time));
     }
+    for (donor, traffic) in &left.traffic {
+        pool.recall_traffic(*donor, traffic.clone(), now);
+    }
     pool.expect_donors();
     pool.resume_circuit_breaker(left.circuit_breaker.clone());
     for (session, offered) in &left.sessions {

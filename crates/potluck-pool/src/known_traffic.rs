@@ -2,15 +2,25 @@
 //! history of both.
 
 use potluck_core::clock::{Tick, UnixMillis};
-use potluck_core::donor_rate::DonorRate;
+use potluck_core::donor_rate::{DonorRate, SavedDonorRate};
 use potluck_core::ids::{Incarnation, MemberId};
 use potluck_core::traffic::{BothWays, Direction, Traffic};
 use potluck_core::traffic_history::TrafficHistory;
 use potluck_wire::control::DonorRates;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The longest time between two heartbeats that counts as heard.
 const HEARD: Duration = Duration::from_secs(10);
+
+/// What is known of a donor's traffic, to be kept while no manager runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedTraffic {
+    rates: BothWays<SavedDonorRate>,
+    /// What the donor said last, so that it does not count twice when it is said again.
+    said: Option<(Incarnation, BothWays<Traffic>)>,
+    history: TrafficHistory,
+}
 
 /// The traffic of one donor, as far as it is known.
 #[derive(Debug, Default)]
@@ -67,6 +77,18 @@ impl KnownTraffic {
         self.history.note(traffic, heard.as_secs() as u32, now);
     }
 
+    /// Returns what is known, without what is not in the history yet.
+    pub fn saved(&self, now: Tick) -> SavedTraffic {
+        let rates = self.rates.map(|rate| rate.saved(now));
+        SavedTraffic { rates, said: self.said, history: self.history.clone() }
+    }
+
+    /// Returns the traffic of which so much is known.
+    pub fn recalled(saved: SavedTraffic, now: Tick) -> Self {
+        let rates = saved.rates.map(|rate| DonorRate::recalled(rate, now));
+        Self { rates, said: saved.said, history: saved.history, ..Self::default() }
+    }
+
     /// Returns what is told of the donor's rates.
     pub fn status(&self, now: Tick) -> DonorRates {
         let (day, month) = (self.history.last_day(), self.history.last_month());
@@ -100,5 +122,23 @@ mod tests {
         let status = known.status(Tick::from_secs(6));
         assert_eq!(status.last_day.read.bytes, 18);
         assert_eq!(status.heard, 1.0);
+    }
+
+    #[test]
+    fn recalled_traffic_has_its_rates_and_counts_nothing_twice() {
+        let (mut known, now) = (KnownTraffic::default(), Tick::from_secs(100));
+        let read = |bytes| BothWays {
+            read: Traffic { bytes, busy_us: 1_000_000, ..Traffic::default() },
+            ..BothWays::default()
+        };
+        known.told(Incarnation(1), read(50 << 20), now);
+        known.measured(MemberId(1), &read(40 << 20), now);
+        known.keep(1_000_000);
+        let mut recalled = KnownTraffic::recalled(known.saved(now), Tick::ZERO);
+        assert_eq!(recalled.rates(Tick::ZERO), known.rates(now));
+        assert_eq!(recalled.rates(Tick::ZERO).read, Some(40 << 20));
+        recalled.told(Incarnation(1), read(50 << 20), Tick::from_secs(1));
+        recalled.keep(1_001_000);
+        assert_eq!(recalled.status(Tick::from_secs(1)).last_day.read.bytes, 50 << 20);
     }
 }

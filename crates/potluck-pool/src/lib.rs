@@ -34,6 +34,7 @@ pub use decided::{Count, Decided, InUseAgain};
 pub use donor_snapshot::DonorSnapshot;
 pub use donor_table::{DonorContact, Enlisted, called};
 pub use inventory_progress::{OutOfOrder, PageDone, UnlistedCopies};
+pub use known_traffic::SavedTraffic;
 pub use limits::PoolLimits;
 pub use pool::{
     CircuitBreaker, DonorChanges, OpenReservation, Pool, ReservesTooMuch, Shrinking,

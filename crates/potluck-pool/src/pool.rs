@@ -76,6 +76,8 @@ pub struct Pool {
     /// to list since.
     pub(crate) given_up: BTreeMap<DonorId, bool>,
     pub(crate) losses: Losses,
+    /// The donor up to which the traffic was saved last.
+    pub(crate) traffic_saved_to: DonorId,
     /// The time at which the rights of some member were last ended, by the clock that tickets are issued by, in
     /// milliseconds.
     pub(crate) rights_ended_ms: Option<u64>,
@@ -89,6 +91,7 @@ impl Pool {
         Self {
             limits,
             donors: DonorTable::default(),
+            traffic_saved_to: DonorId(0),
             expected: ExpectedDonors::default(),
             sessions: BTreeMap::new(),
             sessions_of: BTreeMap::new(),

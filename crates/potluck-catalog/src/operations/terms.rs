@@ -9,7 +9,7 @@ use crate::members::{
     stored_member::StoredMember,
 };
 use crate::pool_records::{
-    donors, meta, notes, sessions,
+    donor_traffic, donors, meta, notes, sessions,
     sessions::StoredSession,
     stored_donor::StoredDonor,
     term_history::{self, Term},
@@ -17,8 +17,8 @@ use crate::pool_records::{
 use crate::sql::Tx;
 use crate::{Catalog, Durability, Error, members};
 use potluck_core::chunk::{ChunkName, Digest};
-use potluck_core::ids::Epoch;
-use potluck_pool::CircuitBreaker;
+use potluck_core::ids::{DonorId, Epoch};
+use potluck_pool::{CircuitBreaker, SavedTraffic};
 use std::time::Duration;
 
 /// The time by which the pool's time leaps at each start of a manager. A start may follow a power cut in which the last
@@ -47,6 +47,8 @@ pub struct TermStart {
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
     /// The facts kept about donors.
     pub donors: Vec<StoredDonor>,
+    /// What is known of the traffic of donors.
+    pub traffic: Vec<(DonorId, SavedTraffic)>,
     /// The reason why repair is paused, if it is.
     pub repair_paused: Option<String>,
     /// The donors that went away at once, for which repair is paused, and those that were declared dead.
@@ -162,6 +164,7 @@ fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
         members: members::all(db)?,
         sessions: sessions.collect::<Result<_, Error>>()?,
         donors: donors::all(db)?,
+        traffic: donor_traffic::all(db)?,
         repair_paused: notes::get(db, notes::REPAIR_PAUSED)?,
         circuit_breaker: CircuitBreaker {
             tripped: notes::donors(db, notes::REPAIR_TRIPPED)?,

@@ -10,11 +10,12 @@ use crate::chunks::{
 use crate::history::{snapshot_rows, trash};
 use crate::kept_replies;
 use crate::operations::{checkpoints, history};
-use crate::pool_records::{donors, meta, sessions};
+use crate::pool_records::{donor_traffic, donors, meta, sessions};
 use crate::sql::Tx;
 use crate::when::When;
 use crate::{Catalog, Durability, Error, members};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
+use potluck_pool::SavedTraffic;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,17 +94,20 @@ impl Catalog {
     }
 
     /// Saves the pool's time, the times at which members were seen, and those at which donors were heard. They are
-    /// saved together, so that the silence of a donor is known after a crash.
+    /// saved together, so that the silence of a donor is known after a crash. What is known of some donors' `traffic`
+    /// is saved by the same write.
     pub async fn save_time(
         &self,
         now_ms: u64,
         seen: Vec<(MemberId, i64)>,
         heard: Vec<(DonorId, u64)>,
+        traffic: Vec<(DonorId, SavedTraffic)>,
     ) -> Result<(), Error> {
         let save = move |db: &_| {
             meta::save_pool_time(db, now_ms)?;
             members::seen(db, &seen)?;
-            donors::heard(db, &heard)
+            donors::heard(db, &heard)?;
+            donor_traffic::save(db, &traffic)
         };
         self.write(Durability::Process, save).await
     }

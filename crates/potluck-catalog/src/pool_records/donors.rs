@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::pool_records::{
-    notes,
+    donor_traffic, notes,
     stored_donor::{Goal, StoredDonor},
 };
 use crate::sql::{Tx, params};
@@ -86,6 +86,7 @@ fn agreed(db: &Tx, donor: DonorId) -> Result<Vec<VersionId>, Error> {
 /// Forgets a donor that was removed from the pool.
 pub(crate) fn forget(db: &Tx, donor: DonorId) -> Result<(), Error> {
     notes::clear(db, &notes::may_lose(donor))?;
+    donor_traffic::forget(db, donor)?;
     db.execute("DELETE FROM donors WHERE id = ?1", params![donor.0])?;
     Ok(())
 }

@@ -368,6 +368,12 @@ CREATE TABLE donors (
     addresses     TEXT
 );
 
+-- What is known of a donor's traffic, JSON: its rates and the history of a month. One write saves some.
+CREATE TABLE donor_traffic (
+    donor   INTEGER PRIMARY KEY,
+    traffic TEXT NOT NULL
+);
+
 -- Parity that was computed for a version on its way to an erasure code, a group a row: k names, 32
 -- bytes each, which count references already. The version's change takes them over.
 CREATE TABLE conversions (

@@ -102,7 +102,7 @@ impl Stage {
 
     /// Begins so many terms of managers, one after the other, and returns the milliseconds by which the pool's time leapt.
     pub async fn begin_terms(&self, count: u64) -> u64 {
-        self.catalog.save_time(1, Vec::new(), Vec::new()).await.expect("saved");
+        self.catalog.save_time(1, Vec::new(), Vec::new(), Vec::new()).await.expect("saved");
         for start in 0..count {
             self.catalog.begin_term(Digest([7; 32]), start).await.expect("began");
         }

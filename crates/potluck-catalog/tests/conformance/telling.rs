@@ -106,7 +106,7 @@ async fn failed_and_nameless_changes_notify_no_watch() {
     stage.put(file("pot://lab/f", &[1], &[1])).await;
     noted.take();
     stage.refused(file("pot://lab/f/below", &[2], &[1])).await;
-    stage.catalog.save_time(77, Vec::new(), Vec::new()).await.expect("saved");
+    stage.catalog.save_time(77, Vec::new(), Vec::new(), Vec::new()).await.expect("saved");
     assert_eq!(noted.take(), []);
     // Nobody listens for a while, and what was committed then is not told later.
     noted.is_deaf.store(true, Ordering::Relaxed);

@@ -28,8 +28,16 @@ async fn a_manager_that_starts_finds_what_the_last_one_left() {
         .offer(stage.session, names.to_vec(), names, AckLevel::Disk, ChunkAsker::ALL)
         .await;
     assert!(asked.expect("offered").iter().all(|found| !found.used && found.donors.is_empty()));
-    stage.catalog.save_time(5000, Vec::new(), vec![(DonorId(3), 4000)]).await.expect("saved");
-    stage.catalog.save_time(4000, Vec::new(), Vec::new()).await.expect("never goes back");
+    stage
+        .catalog
+        .save_time(5000, Vec::new(), vec![(DonorId(3), 4000)], Vec::new())
+        .await
+        .expect("saved");
+    stage
+        .catalog
+        .save_time(4000, Vec::new(), Vec::new(), Vec::new())
+        .await
+        .expect("never goes back");
     stage
         .catalog
         .note_repair(Some("a move".into()), CircuitBreaker::default())
@@ -56,7 +64,11 @@ async fn removed_donor_is_not_expected_back() {
     let gone = stage.join("gone", 1).await;
     stage.catalog.revoke(gone).await.expect("revoked");
     // The times at which donors were heard are read before the removal, and written down after it.
-    stage.catalog.save_time(5000, Vec::new(), vec![(DonorId(gone.0), 4000)]).await.expect("saved");
+    stage
+        .catalog
+        .save_time(5000, Vec::new(), vec![(DonorId(gone.0), 4000)], Vec::new())
+        .await
+        .expect("saved");
     let stage = stage.reopen().await;
     let next = stage.catalog.begin_term(OURS, 12).await.expect("began");
     assert!(next.donors.is_empty(), "{:?}", next.donors);
@@ -72,7 +84,7 @@ async fn when_a_member_was_seen_outlives_a_restart() {
     let ada = stage.catalog.join(Digest([1; 32]), Digest([3; 32]), "ada".into(), moment, certify);
     let ada = ada.await.expect("joined").member;
     assert_eq!(ada.seen_wall_ms, None);
-    stage.catalog.save_time(1, vec![(ada.id, 77)], Vec::new()).await.expect("saved");
+    stage.catalog.save_time(1, vec![(ada.id, 77)], Vec::new(), Vec::new()).await.expect("saved");
     let stage = stage.reopen().await;
     let members = stage.catalog.begin_term(OURS, 1).await.expect("began").members;
     assert_eq!(members.iter().map(|member| member.seen_wall_ms).collect::<Vec<_>>(), [Some(77)]);

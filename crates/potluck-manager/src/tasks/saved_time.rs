@@ -21,10 +21,10 @@ impl SavedTime {
     /// Saves the pool's time now, and the times when donors were heard and members were seen.
     pub async fn save(&self) -> Result<(), Error> {
         let now_ms = self.time.now_ms();
-        let silences = {
-            let mut pool = self.pool.lock();
+        let (silences, traffic) = {
+            let (mut pool, now) = (self.pool.lock(), self.time.tick());
             pool.keep_traffic(now_ms as i64);
-            pool.silences(self.time.tick())
+            (pool.silences(now), pool.traffic_to_save(now))
         };
         let heard: Vec<_> = silences
             .into_iter()
@@ -33,6 +33,6 @@ impl SavedTime {
         // The time and the moments at which donors were heard are saved together, so that the silence of each donor can
         // be told from them after a crash.
         let seen = self.members.seen();
-        self.catalog.save_time(now_ms, seen, heard).await
+        self.catalog.save_time(now_ms, seen, heard, traffic).await
     }
 }

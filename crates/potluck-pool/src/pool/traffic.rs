@@ -1,9 +1,14 @@
 //! Traffic between members and donors: what is told of it, and what is kept.
 
 use super::Pool;
+use crate::known_traffic::{KnownTraffic, SavedTraffic};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::control::{DonorTraffic, MOST_TOLD};
+use std::ops::Bound;
+
+/// The donors of which the traffic is saved at once: some hundred kilobytes.
+const SAVED_AT_ONCE: usize = 64;
 
 impl Pool {
     /// Notes what a member tells of its traffic. A donor has no say here on itself or on others.
@@ -15,6 +20,26 @@ impl Pool {
             if let Some(known) = self.donors.get_mut(*donor) {
                 known.traffic.measured(member, traffic, now);
             }
+        }
+    }
+
+    /// Returns what is to be saved now of some donors' traffic. All donors have their turns, a few each time, so that
+    /// the cost of a save does not grow with the pool.
+    pub fn traffic_to_save(&mut self, now: Tick) -> Vec<(DonorId, SavedTraffic)> {
+        let later = (Bound::Excluded(self.traffic_saved_to), Bound::Unbounded);
+        let after = self.donors.all.range(later);
+        let others = self.donors.all.range(..=self.traffic_saved_to);
+        let next = after.chain(others).filter(|(_, donor)| donor.heard.is_some());
+        let saved = next.take(SAVED_AT_ONCE).map(|(id, donor)| (*id, donor.traffic.saved(now)));
+        let saved: Vec<_> = saved.collect();
+        self.traffic_saved_to = saved.last().map_or(DonorId(0), |(id, _)| *id);
+        saved
+    }
+
+    /// Takes over what an earlier term of the manager knew of a donor's traffic.
+    pub fn recall_traffic(&mut self, donor: DonorId, saved: SavedTraffic, now: Tick) {
+        if let Some(known) = self.donors.get_mut(donor) {
+            known.traffic = KnownTraffic::recalled(saved, now);
         }
     }
 

@@ -84,3 +84,31 @@ fn no_number_of_members_makes_a_donor_faster_than_it_says_it_is() {
     }
     assert!((8..=15).contains(&share_of_first(&plan(&mut pool))));
 }
+
+#[test]
+fn every_donors_traffic_is_saved_in_its_turn() {
+    let mut pool = pool();
+    for donor in 1..=150 {
+        register(&mut pool, donor, 7, 0.0);
+        assert!(pool.heartbeat(DonorId(donor), &heartbeat(7, 0), at(0.5)));
+    }
+    let mut saved = Vec::new();
+    for _ in 0..3 {
+        let turn = pool.traffic_to_save(at(1.0));
+        assert!(turn.len() <= 64, "the cost of a save is bounded");
+        saved.extend(turn.into_iter().map(|(donor, _)| donor.0));
+    }
+    saved.sort_unstable();
+    saved.dedup();
+    assert_eq!(saved, (1..=150).collect::<Vec<u32>>());
+    let mut few = measured();
+    (1..=4).for_each(|donor| assert!(few.heartbeat(DonorId(donor), &heartbeat(7, 0), at(1.0))));
+    assert_eq!(few.traffic_to_save(at(1.0)).len(), 4, "each once");
+    let saved = few.traffic_to_save(at(1.0));
+    let mut later = self::pool();
+    for (donor, traffic) in saved {
+        register(&mut later, donor.0, 8, 0.0);
+        later.recall_traffic(donor, traffic, at(0.0));
+    }
+    assert!((8..=12).contains(&share_of_first(&plan(&mut later))), "rates outlast a restart");
+}

@@ -205,3 +205,22 @@ fn retry_for_says_how_long_a_manager_is_waited_for() {
     assert!(ran.took >= Duration::from_secs(2) && ran.took < DEADLINE, "{:?}", ran.took);
     lab.cli.run(&["--retry-for", "soon", "ls"]).exits(2);
 }
+
+#[test]
+fn donor_rates_outlast_a_restart_of_the_manager() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "1"]);
+    let (input, _) = file(lab.dir(), "input", 3, 24 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let written = |lab: &Lab| {
+        let nodes = lab.cli.json(&["nodes", "ls", "--rates"]);
+        nodes["donors"][0]["rates"]["rates"]["written"].as_u64()
+    };
+    wait_until("the rate to be known", DEADLINE, || written(&lab).is_some());
+    let known = written(&lab);
+    assert_eq!(stop(lab.manager(), Signal::TERM), 0);
+    lab.start_manager();
+    lab.wait_live();
+    let nodes = lab.cli.json(&["nodes", "ls", "--rates"]);
+    assert_eq!(written(&lab), known, "{nodes}");
+}
