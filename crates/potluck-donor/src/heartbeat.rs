@@ -310,6 +310,7 @@ impl Heartbeats {
         // task's result.
         let results = self.tasks.results();
         let asked = store.to_discard(self.leaving);
+        let stored = self.service.tickets.stored();
         let batch = store.changes().batch();
         let number = batch.number;
         // The manager does not believe the result of a task whose copy is not reported, so results wait until all
@@ -342,6 +343,7 @@ impl Heartbeats {
             does: self.service.owner.told(self.service.env.clock.now()),
         };
         let reply = self.caller.call(&heartbeat).await?;
+        self.service.tickets.promise(reply.promised, stored);
         self.service.lending_terms.heard(terms);
         store.changes().confirm(number);
         self.tasks.confirm(answered);

@@ -42,6 +42,20 @@ struct Sessions {
     /// The session that was last asked about.
     asked: Option<SessionId>,
     over: Over,
+    /// The bytes that sessions have stored since the process began.
+    stored: u64,
+    /// The bytes of puts that are under way.
+    under_way: u64,
+    /// What the manager said of the room promised here.
+    promised: PromisedHere,
+}
+
+/// The stored bytes that the manager has promised to all sessions here.
+#[derive(Debug, Clone, Copy, Default)]
+struct PromisedHere {
+    bytes: u64,
+    /// The value of [`Sessions::stored`] when that was asked for: what was stored since is promised no more.
+    asked_at: u64,
 }
 
 /// The bytes that a session has stored.
@@ -52,6 +66,12 @@ struct Spent {
 }
 
 impl Sessions {
+    /// Returns the bytes that are promised and not stored, as far as is known.
+    fn promised_now(&self) -> u64 {
+        let since = self.stored - self.promised.asked_at;
+        self.promised.bytes.saturating_sub(since).saturating_sub(self.under_way)
+    }
+
     /// Returns whether a member may have one more entry: it has fewer than are left.
     fn has_room_for(&self, member: Option<MemberId>) -> bool {
         let own = self.of_members.get(&member).copied().unwrap_or_default();
@@ -141,7 +161,23 @@ impl SessionTickets {
             return None;
         }
         sessions.note(session, grant.member, spent + bytes);
-        Some(Spending { tickets: self, session, bytes })
+        let promised_to_others = match grant.promised.checked_sub(spent) {
+            Some(own) if own >= bytes => 0,
+            own => sessions.promised_now().saturating_sub(own.unwrap_or(0)),
+        };
+        sessions.under_way += bytes;
+        Some(Spending { tickets: self, session, bytes, promised_to_others })
+    }
+
+    /// Returns how many bytes sessions have stored, for the next [`SessionTickets::promise`].
+    pub fn stored(&self) -> u64 {
+        self.sessions().stored
+    }
+
+    /// Notes that the manager said how many bytes are promised to all sessions here, of which it had heard nothing that was
+    /// stored after `asked_at`.
+    pub fn promise(&self, bytes: u64, asked_at: u64) {
+        self.sessions().promised = PromisedHere { bytes, asked_at };
     }
 
     /// Returns whether a session is known to be over, so that its tickets count for nothing.
@@ -179,20 +215,34 @@ pub(crate) struct Spending<'a> {
     tickets: &'a SessionTickets,
     session: SessionId,
     bytes: u64,
+    promised_to_others: u64,
 }
 
 impl Spending<'_> {
+    /// Returns how many bytes of the donor's room must be left to other sessions, to which they are promised: none while
+    /// the session stores what was promised to itself.
+    pub fn promised_to_others(&self) -> u64 {
+        self.promised_to_others
+    }
+
     /// Notes that the bytes were stored, so that they are not given back.
     pub fn keep(mut self) {
+        let mut sessions = self.tickets.sessions();
+        sessions.stored += self.bytes;
+        sessions.under_way -= self.bytes;
+        drop(sessions);
         self.bytes = 0;
     }
 }
 
 impl Drop for Spending<'_> {
     fn drop(&mut self) {
-        if self.bytes > 0
-            && let Some(spent) = self.tickets.sessions().spent.get_mut(&self.session)
-        {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut sessions = self.tickets.sessions();
+        sessions.under_way -= self.bytes;
+        if let Some(spent) = sessions.spent.get_mut(&self.session) {
             // The session's entry may have been removed and made anew while a put was under way, so it may have less
             // than is given back.
             spent.bytes = spent.bytes.saturating_sub(self.bytes);
@@ -218,7 +268,8 @@ mod tests {
     fn issued(bytes: u64, issued: u64) -> Grant {
         let secret = Secret::from_bytes([0; 32]);
         let (session, member, expires) = (None, None, u64::MAX);
-        Grant { ops: Ops::PUT, bytes, issued, expires, session, member, secret }
+        let promised = u64::MAX;
+        Grant { ops: Ops::PUT, bytes, promised, issued, expires, session, member, secret }
     }
 
     fn of(member: u32, grant: Grant) -> Grant {
@@ -239,6 +290,28 @@ mod tests {
         spend(12, 2).expect("the session was promised more").keep();
         assert!(tickets.spend(&grant(10), session(2), 1).is_none(), "the shortest costs more");
         assert!(tickets.spend(&grant(LEAST_PAID), session(2), 1).is_some());
+    }
+
+    #[test]
+    fn session_beyond_its_promise_leaves_the_room_of_others() {
+        let (tickets, one) = (SessionTickets::default(), session(1));
+        let spend = |kib: u32| {
+            let grant = Grant { promised: 10 * KIB, ..grant(100 * KIB) };
+            let spending = tickets.spend(&grant, one, kib << 10).expect("within its budget");
+            let left = spending.promised_to_others();
+            spending.keep();
+            left
+        };
+        tickets.promise(50 * KIB, tickets.stored());
+        assert_eq!(spend(6), 0, "it was promised that much");
+        assert_eq!(spend(4), 0);
+        assert_eq!(spend(1), 40 * KIB, "others were promised the rest");
+        tickets.promise(40 * KIB, tickets.stored());
+        let under_way = tickets.spend(&grant(20 * KIB), session(2), 15 << 10).expect("room");
+        assert_eq!(spend(1), 25 * KIB, "some of it is being stored");
+        drop(under_way);
+        tickets.promise(0, tickets.stored());
+        assert_eq!(spend(1), 0, "their room came back");
     }
 
     #[test]

@@ -172,19 +172,35 @@ impl Store {
 
     /// Begins to store the chunk `name` of `len` bytes.
     pub fn accept(&self, name: ChunkName, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
-        self.begin(Some(name), len)
+        self.begin(Some(name), len, 0)
+    }
+
+    /// Begins to store a chunk as [`Store::accept`] does, if so many bytes of room are left beside it.
+    pub fn accept_beside(
+        &self,
+        name: ChunkName,
+        len: u32,
+        left: u64,
+    ) -> Result<IncomingChunk<'_>, StoreRefusal> {
+        self.begin(Some(name), len, left)
     }
 
     /// Begins to store a chunk of `len` bytes that are computed here; the name follows from them.
     pub fn compute(&self, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
-        self.begin(None, len)
+        self.begin(None, len, 0)
     }
 
-    fn begin(&self, name: Option<ChunkName>, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
+    fn begin(
+        &self,
+        name: Option<ChunkName>,
+        len: u32,
+        left: u64,
+    ) -> Result<IncomingChunk<'_>, StoreRefusal> {
         if self.broken() {
             return Err(StoreRefusal::Disk);
         }
-        let reservation = self.usage.reserve(file_len(len)).ok_or(StoreRefusal::Full)?;
+        let reservation =
+            self.usage.reserve_beside(file_len(len), left).ok_or(StoreRefusal::Full)?;
         IncomingChunk::create(self, name, len, reservation)
     }
 

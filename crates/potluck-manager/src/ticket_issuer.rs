@@ -45,12 +45,13 @@ impl TicketIssuer {
         donors: Vec<DonorContact>,
     ) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
-        let budgets = ticketed.budgets();
+        let (budgets, promises) = (ticketed.budgets(), ticketed.promises());
         let caveats = |donor| {
             [
                 Caveat::Donor(donor),
                 Caveat::Ops(Ops::PUT.and(Ops::GET)),
                 Caveat::Bytes(budgets.get(&donor).copied().unwrap_or_default()),
+                Caveat::Promised(promises.get(&donor).copied().unwrap_or_default()),
                 issued,
                 expires,
                 Caveat::Session(session),

@@ -103,6 +103,8 @@ pub struct OpenSession {
     pub(crate) unpaid: u64,
     /// The bytes that each donor may take beyond its first budget, because it is faster than others.
     pub(crate) more: BTreeMap<DonorId, u64>,
+    /// The planned bytes for which room was promised and is not any more, on all donors together.
+    pub(crate) cut: u64,
     /// The bytes of its member's slack that the session has taken.
     pub(crate) slack: u64,
     /// True while the session has only what was promised to it by guess, because the size of its files was not known.
@@ -186,6 +188,8 @@ pub struct Ticketed {
     pub(crate) unpaid: u64,
     /// The bytes that each donor may take beyond its first budget.
     pub(crate) more: BTreeMap<DonorId, u64>,
+    /// The planned bytes for which no room is promised any more.
+    pub(crate) cut: u64,
     /// The bytes of its member's slack that the session has taken.
     pub(crate) slack: u64,
 }
@@ -201,6 +205,18 @@ impl Ticketed {
             share.saturating_mul(self.times_planned()).saturating_add(more)
         };
         self.plan.donors().into_iter().map(|donor| (donor, budget(&donor))).collect()
+    }
+
+    /// Returns the planned bytes at each donor for which room was promised. The session may store more than these, in
+    /// room that is promised to nobody.
+    pub fn promises(&self) -> BTreeMap<DonorId, u64> {
+        let mut planned = self.plan.promised();
+        let all = u128::from(self.promised());
+        let left = all.saturating_sub(self.cut.into());
+        for bytes in planned.values_mut() {
+            *bytes = (u128::from(*bytes) * left / all.max(1)) as u64;
+        }
+        planned
     }
 
     /// Returns how many bytes all donors together may take of the session, however often it asks for more: the first
@@ -303,6 +319,7 @@ impl OpenSession {
             asked_for: bytes,
             unpaid: 0,
             more: BTreeMap::new(),
+            cut: 0,
             slack: 0,
             guessed: false,
             began: Some(now),
@@ -384,6 +401,7 @@ impl OpenSession {
             asked_for: self.asked_for,
             unpaid: self.unpaid,
             more: self.more.clone(),
+            cut: self.cut,
             slack: self.slack,
         }
     }

@@ -117,6 +117,9 @@ pub enum Caveat {
     Issued(u64),
     /// The ticket was issued to this member, whose share of the donor its requests take.
     Member(MemberId),
+    /// This many stored bytes of the session have room reserved at the donor. What it stores beyond them leaves the room
+    /// that is promised to other sessions.
+    Promised(u64),
 }
 
 impl Caveat {
@@ -135,6 +138,7 @@ impl Caveat {
             Self::Session(session) => put(5, &session.0),
             Self::Issued(at) => put(6, &at.to_le_bytes()),
             Self::Member(member) => put(7, &member.0.to_le_bytes()),
+            Self::Promised(bytes) => put(8, &bytes.to_le_bytes()),
         }
         out
     }
@@ -149,6 +153,7 @@ impl Caveat {
             5 => Self::Session(SessionId(value.try_into().ok()?)),
             6 => Self::Issued(u64_of(value)?),
             7 => Self::Member(MemberId(u32::from_le_bytes(value.try_into().ok()?))),
+            8 => Self::Promised(u64_of(value)?),
             _ => return None, // a restriction we cannot check is one we cannot keep
         })
     }
@@ -170,6 +175,8 @@ pub struct Grant {
     pub ops: Ops,
     /// The number of stored bytes that all puts of the session together may reach at this donor.
     pub bytes: u64,
+    /// The stored bytes of the session that have room reserved at this donor.
+    pub promised: u64,
     /// The time at which the ticket was issued, in the manager's milliseconds; 0 if the ticket does not say,
     /// [`OUT_OF_TIME`] for one of a restore.
     pub issued: u64,
@@ -255,6 +262,7 @@ impl PublicTicket {
         let mut grant = Grant {
             ops: Ops(u8::MAX),
             bytes: u64::MAX,
+            promised: u64::MAX,
             issued: 0,
             expires: u64::MAX,
             session: None,
@@ -272,6 +280,7 @@ impl PublicTicket {
                 Caveat::Donor(_) => named_me = true,
                 Caveat::Ops(ops) => grant.ops.0 &= ops.0,
                 Caveat::Bytes(bytes) => grant.bytes = grant.bytes.min(bytes),
+                Caveat::Promised(bytes) => grant.promised = grant.promised.min(bytes),
                 Caveat::Expires(at) => grant.expires = grant.expires.min(at),
                 Caveat::Issued(at) => issued = Some(issued.map_or(at, |other| other.min(at))),
                 Caveat::Session(session) => match grant.session {

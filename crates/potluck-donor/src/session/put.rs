@@ -175,7 +175,7 @@ impl BulkSession {
         let Some(spending) = service.tickets.spend(&self.grant, session, put.len) else {
             return Landing::Refused(BulkStatus::Denied);
         };
-        match service.store.accept(put.name, put.len) {
+        match service.store.accept_beside(put.name, put.len, spending.promised_to_others()) {
             Ok(incoming) => Landing::Fresh(incoming, spending, session),
             Err(refusal) => Landing::Refused(status_of(refusal)),
         }

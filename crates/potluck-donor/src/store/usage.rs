@@ -102,10 +102,17 @@ impl StoreUsage {
     }
 
     /// Promises room for a file of `len` bytes; returns `None` if there is not enough.
+    #[cfg(test)]
     pub fn reserve(&self, len: u64) -> Option<PromisedBytes<'_>> {
+        self.reserve_beside(len, 0)
+    }
+
+    /// Promises room for a file of `len` bytes; returns `None` if there is not enough, or if less than `left` bytes of
+    /// room would be left.
+    pub fn reserve_beside(&self, len: u64, left: u64) -> Option<PromisedBytes<'_>> {
         let bytes = disk_bytes(len);
         let mut counts = self.counts();
-        if counts.room() < bytes {
+        if counts.room() < bytes.saturating_add(left) {
             return None;
         }
         counts.reserved += bytes;

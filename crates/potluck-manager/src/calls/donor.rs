@@ -180,6 +180,7 @@ impl Answer<Heartbeat> for DonorCalls {
         {
             let mut pool = self.pool.lock();
             reply.leaving = pool.giving(donor).is_some();
+            reply.promised = pool.promised_at(donor);
             reply.void_before = pool.tickets_void_before(reply.now_ms);
             reply.over = Packed(pool.over(&sessions, now));
             if known {

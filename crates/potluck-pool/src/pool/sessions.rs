@@ -105,16 +105,18 @@ impl Pool {
         if !ending {
             self.ledger.reserve(stored.id, plan.promised());
         }
+        let mut cut = 0;
         if stored.room.is_none() && bytes > 0 {
             let promised = u128::from(self.ledger.held_in_all(&stored.id));
             let over = promised * u128::from(bytes.saturating_sub(counted)) / u128::from(bytes);
-            self.ledger.cut(stored.id, over as u64);
+            cut = over as u64;
+            self.ledger.cut(stored.id, cut);
         }
         self.offered.resume(stored.id, offered);
         let id = stored.id;
         let opened = OpenSession::new(stored, plan, bytes, now);
         let unpaid = bytes.saturating_sub(counted);
-        let session = OpenSession { began: None, ending, draws_on, counted, unpaid, ..opened };
+        let session = OpenSession { began: None, ending, draws_on, counted, unpaid, cut, ..opened };
         self.insert_session(id, session);
     }
 
@@ -175,7 +177,10 @@ impl Pool {
         if guesses.is_empty() {
             return planned;
         }
-        guesses.into_iter().for_each(|(id, untold)| self.ledger.reserve(id, untold));
+        for (id, untold) in guesses {
+            self.ledger.reserve(id, untold);
+            self.sessions.entry(id).and_modify(|session| session.cut = u64::MAX);
+        }
         plan(self)
     }
 

@@ -95,7 +95,7 @@ impl Pool {
         if over > 0 {
             let placed = placed.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));
             let over = u128::from(placed) * u128::from(over) / u128::from(asked);
-            self.ledger.cut(*id, over as u64);
+            self.cut(id, over as u64);
         }
         self.keep_to_share(id, now);
     }
@@ -112,8 +112,21 @@ impl Pool {
         let free = self.room(&BTreeSet::new(), now).saturating_add(held);
         let beyond = held.saturating_sub(free / MEMBERS_PART);
         if beyond > 0 {
-            self.ledger.cut(*id, beyond);
+            self.cut(id, beyond);
         }
+    }
+
+    /// Takes so many of the bytes promised to a session back.
+    pub(super) fn cut(&mut self, id: &SessionId, bytes: u64) {
+        self.ledger.cut(*id, bytes);
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.cut = session.cut.saturating_add(bytes);
+        }
+    }
+
+    /// Returns how many stored bytes are promised to sessions at a donor and not told of by it.
+    pub fn promised_at(&self, donor: DonorId) -> u64 {
+        self.ledger.promised(donor)
     }
 
     /// Returns how many stored bytes a member's sessions keep from others: those promised and not written, and those

@@ -439,6 +439,13 @@ pub struct HeartbeatReply {
     /// ([`TicketTime`](crate::ticket::TicketTime)).
     #[serde(default)]
     pub void_before: u64,
+    /// The stored bytes that are promised to write sessions at this donor, and that it had not told of yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub promised: u64,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// The orders for a donor about chunks that it holds. These orders have no numbers and no results: the
