@@ -44,7 +44,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         policy: Policy::default(),
         asked: AskedPolicy::default(),
         room: None,
-        plan: Plan { sections: Vec::new(), copies: 2, chunk_size: LEN },
+        plan: Plan { stripe_size: 1, sections: Vec::new(), copies: 2, chunk_size: LEN },
         bytes: 0,
         ended: false,
         draws_on: None,

@@ -134,7 +134,8 @@ impl Fixture {
     pub fn new_session(&mut self, id: u8) {
         self.session = SessionId([id; 16]);
         self.batch = 0;
-        let plan = Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK };
+        let plan =
+            Plan { stripe_size: 1, sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK };
         let session = StoredSession {
             id: self.session,
             member: MemberId(1),

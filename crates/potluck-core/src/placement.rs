@@ -14,7 +14,7 @@ pub mod striping;
 use crate::ids::{Domain, DonorId};
 use crate::size::count;
 use crate::size::format_size;
-use fit::{Fit, turns};
+use fit::{Fit, dealt_to};
 use near::Near;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +53,8 @@ pub struct PlacementRequest {
     pub copies: u32,
     /// The number of donors that a slot is content with where there are fewer than it asks for.
     pub least: u32,
+    /// The number of chunks that a donor takes in a row; 0 counts as 1.
+    pub stripe_size: u32,
     /// The part of the chunks that lies on the writing machine. Its donors are in addition to the width.
     pub near: Near,
     /// The bytes a second that the client's link carries, if that is known.
@@ -82,6 +84,8 @@ pub struct Plan {
     pub copies: u32,
     /// The stored bytes of a full chunk.
     pub chunk_size: u32,
+    /// The number of chunks in a row that go to the same donors before it is the turn of the next.
+    pub stripe_size: u32,
 }
 
 /// The reason why nothing can be placed.
@@ -160,7 +164,7 @@ fn plan_on(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan,
             break;
         }
     }
-    Ok(Plan { sections, copies, chunk_size })
+    Ok(Plan { sections, copies, chunk_size, stripe_size: request.stripe_size.max(1) })
 }
 
 /// The number of files of equal size as which [`room`] fills the donors.
@@ -202,10 +206,10 @@ pub fn room(candidates: &[Candidate], request: &PlacementRequest) -> u64 {
 }
 
 impl Section {
-    /// Returns the donors of this section's chunk number `chunk`.
-    fn slot(&self, chunk: u64, copies: u32) -> impl Iterator<Item = DonorId> + '_ {
+    /// Returns the donors of turn number `turn`, which are those of one chunk or of several in a row.
+    fn slot(&self, turn: u64, copies: u32) -> impl Iterator<Item = DonorId> + '_ {
         let width = self.donors.len();
-        let first = (chunk % width.max(1) as u64) as usize;
+        let first = (turn % width.max(1) as u64) as usize;
         (0..width.min(copies as usize)).map(move |copy| self.donors[(first + copy) % width])
     }
 
@@ -220,11 +224,16 @@ impl Plan {
     pub fn slot(&self, mut chunk: u64) -> Option<Vec<DonorId>> {
         for section in &self.sections {
             if chunk < section.chunks {
-                return Some(section.slot(chunk, self.copies).collect());
+                return Some(section.slot(self.turn(chunk), self.copies).collect());
             }
             chunk -= section.chunks;
         }
         None
+    }
+
+    /// Returns the turn in which a chunk of a section is dealt.
+    fn turn(&self, chunk: u64) -> u64 {
+        chunk / u64::from(self.stripe_size.max(1))
     }
 
     /// Returns the bytes that the plan needs on each donor; donors that need none are left out.
@@ -233,12 +242,13 @@ impl Plan {
         for section in self.sections.iter().filter(|section| section.chunks > 0) {
             let width = section.donors.len();
             for (position, donor) in section.donors.iter().enumerate() {
-                let chunks = turns(position, width, self.copies as usize, section.chunks);
+                let run = u64::from(self.stripe_size.max(1));
+                let chunks = dealt_to(position, width, self.copies as usize, section.chunks, run);
                 let bytes = chunks.saturating_mul(u64::from(self.chunk_size));
                 let sum = promised.entry(*donor).or_default();
                 *sum = sum.saturating_add(bytes);
             }
-            for donor in section.slot(section.chunks - 1, self.copies) {
+            for donor in section.slot(self.turn(section.chunks - 1), self.copies) {
                 if let Some(sum) = promised.get_mut(&donor) {
                     *sum = sum.saturating_sub(section.shortfall(self.chunk_size));
                 }
@@ -291,12 +301,12 @@ impl Plan {
     fn least_domains(&self, candidates: &[Candidate]) -> usize {
         let domains: BTreeMap<DonorId, Domain> =
             candidates.iter().map(|candidate| (candidate.donor, candidate.domain)).collect();
-        let of_slot = |section: &Section, chunk: u64| {
-            let slot = section.slot(chunk, self.copies);
+        let of_slot = |section: &Section, turn: u64| {
+            let slot = section.slot(turn, self.copies);
             slot.filter_map(|donor| domains.get(&donor)).collect::<BTreeSet<_>>().len()
         };
         let of_section = |section: &Section| {
-            (0..section.donors.len() as u64).map(|chunk| of_slot(section, chunk)).min()
+            (0..section.donors.len() as u64).map(|turn| of_slot(section, turn)).min()
         };
         self.sections.iter().filter_map(of_section).min().unwrap_or_default()
     }

@@ -202,6 +202,13 @@ pub const MAX_COPIES: u32 = 16;
 /// The widest stripe a policy may ask for.
 pub const MAX_WIDTH: u32 = 256;
 
+/// The most chunks in a row that a policy may have go to one donor.
+pub const MAX_STRIPE_SIZE: u32 = 256;
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
 /// A policy: how the files of a space are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -213,6 +220,9 @@ pub struct Policy {
     pub cut: Cutting,
     /// The number of donors that a file is written to at once.
     pub stripe_width: Width,
+    /// The number of chunks, or of groups of an erasure code, in a row that go to the same donors of a stripe.
+    #[serde(skip_serializing_if = "is_one")]
+    pub stripe_size: u32,
     /// The part of a file that lies on the donors of the machine that writes it.
     #[serde(skip_serializing_if = "Near::is_default")]
     pub near: Near,
@@ -250,6 +260,7 @@ impl Default for Policy {
             chunk_size: DEFAULT_CHUNK,
             cut: Cutting::default(),
             stripe_width: Width::Auto,
+            stripe_size: 1,
             near: Near::default(),
             copies: 1,
             ec: None,
@@ -283,6 +294,9 @@ pub struct Override {
     /// The stripe width instead of [`Policy::stripe_width`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<Width>,
+    /// The stripe size instead of [`Policy::stripe_size`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stripe_size: Option<u32>,
     /// The part on the writing machine instead of [`Policy::near`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near: Option<Near>,
@@ -338,6 +352,7 @@ impl Override {
             chunk_size: inner.chunk_size.or(self.chunk_size),
             cut: inner.cut.or(self.cut),
             stripe_width: inner.stripe_width.or(self.stripe_width),
+            stripe_size: inner.stripe_size.or(self.stripe_size),
             near: inner.near.or(self.near),
             copies: redundancy.copies,
             ec: redundancy.ec,
@@ -398,6 +413,7 @@ impl Policy {
             chunk_size: over.chunk_size.unwrap_or(self.chunk_size),
             cut: over.cut.unwrap_or(self.cut),
             stripe_width: over.stripe_width.unwrap_or(self.stripe_width),
+            stripe_size: over.stripe_size.unwrap_or(self.stripe_size),
             near: over.near.unwrap_or(self.near),
             copies,
             ec,
@@ -476,6 +492,12 @@ impl Policy {
             && !(1..=MAX_WIDTH).contains(&donors)
         {
             return refuse(format!("stripe width {donors}: use auto, or 1 to {MAX_WIDTH}"));
+        }
+        if !(1..=MAX_STRIPE_SIZE).contains(&self.stripe_size) {
+            return refuse(format!(
+                "{} chunks in a row: use 1 to {MAX_STRIPE_SIZE}",
+                self.stripe_size
+            ));
         }
         Ok(())
     }

@@ -402,6 +402,7 @@ fn write_below_policy_waits_for_expected_donors_only() {
     let full = |pool: &mut Pool| {
         let room = pool.donors.registration(away).expect("registered").room;
         let plan = Plan {
+            stripe_size: 1,
             sections: vec![Section { donors: vec![away], chunks: 1, bytes: room }],
             copies: 1,
             chunk_size: room as u32,

@@ -145,7 +145,12 @@ impl Stage {
             space: self.space,
             policy: Policy::default(),
             asked: AskedPolicy::default(),
-            plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
+            plan: Plan {
+                stripe_size: 1,
+                sections: Vec::new(),
+                copies: 1,
+                chunk_size: DEFAULT_CHUNK,
+            },
             bytes: 0,
             ended: false,
             room: None,

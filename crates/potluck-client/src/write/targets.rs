@@ -279,7 +279,10 @@ mod tests {
         donors.learn((1..).zip(domains).map(access).collect());
         let all: Vec<DonorId> = (1..=domains.len() as u32).map(DonorId).collect();
         let section = Section { donors: all, chunks: 1, bytes: LEN.into() };
-        Targets::new(donors, Plan { sections: vec![section], copies: 2, chunk_size: LEN })
+        Targets::new(
+            donors,
+            Plan { stripe_size: 1, sections: vec![section], copies: 2, chunk_size: LEN },
+        )
     }
 
     /// Returns the donor for the second copy of a chunk that donor 1 has.

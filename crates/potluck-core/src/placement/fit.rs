@@ -49,6 +49,8 @@ pub(super) struct Fit {
     short: bool,
     width: usize,
     near: Near,
+    /// The number of chunks that a donor takes in a row.
+    run: u64,
     /// The width of what finds no room on the writing machine, where the whole file is asked for there.
     width_elsewhere: usize,
     /// The bytes a second that the client's link carries, if that is known.
@@ -61,13 +63,22 @@ pub(super) struct Fit {
 
 /// Returns the number of copies in the first `chunks` chunks that the donor at `position` of a stripe of `width` is
 /// dealt, when chunk `k` goes to positions `k..k + copies` around the stripe.
-pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -> u64 {
+fn turns(position: usize, width: usize, copies: usize, chunks: u64) -> u64 {
     let (width, copies) = (width as u64, (copies as u64).min(width as u64));
     let (round, rest) = (chunks / width, chunks % width);
     let past = position as u64 + 1;
     let direct = past.min(rest) - past.saturating_sub(copies).min(rest);
     let around = rest.saturating_sub(width + past.min(copies) - copies);
     round * copies + direct + around
+}
+
+/// Returns the number of copies in the first `chunks` chunks that the donor at `position` is dealt, when turns are dealt as
+/// [`turns`] says, and each is for `run` chunks in a row.
+pub(super) fn dealt_to(position: usize, width: usize, copies: usize, chunks: u64, run: u64) -> u64 {
+    let (full, rest) = (chunks / run, chunks % run);
+    let before = turns(position, width, copies, full);
+    let has_last = turns(position, width, copies, full + 1) - before;
+    before * run + has_last * rest
 }
 
 /// Deals `turns` turns to donors so that they end at the same time by their rates. Each has one at least, and no more
@@ -114,6 +125,7 @@ impl Fit {
             short: copies < request.copies,
             width: (there as usize + here).max(copies as usize),
             near: request.near,
+            run: u64::from(request.stripe_size.max(1)),
             width_elsewhere: request.width.max(copies) as usize,
             link: request.link,
             left: request.bytes.div_ceil(chunk),
@@ -369,7 +381,9 @@ impl Fit {
     /// Rounds the chunks of a section that is not the last down to whole turns, where the stripe is wider than a slot.
     /// The largest donors come out of it equal, instead of leaving crumbs that each cost a section.
     fn whole_turns(&self, chunks: u64, width: usize) -> u64 {
-        let crumbs = if width > self.copies { chunks % width as u64 } else { 0 };
+        let turn = width as u64 * self.run;
+        let turn = if chunks < turn { width as u64 } else { turn };
+        let crumbs = if width > self.copies { chunks % turn } else { 0 };
         if chunks == self.left { chunks } else { chunks - crumbs }
     }
 
@@ -413,8 +427,9 @@ impl Fit {
     /// Returns the chunks that each donor of a stripe is dealt; a donor may stand in it several times.
     fn dealt(&self, stripe: &[usize], chunks: u64) -> Vec<(usize, u64)> {
         let width = stripe.len();
-        let turns = |(position, room)| (room, turns(position, width, self.copies, chunks));
-        let mut dealt: Vec<(usize, u64)> = stripe.iter().copied().enumerate().map(turns).collect();
+        let of =
+            |(position, room)| (room, dealt_to(position, width, self.copies, chunks, self.run));
+        let mut dealt: Vec<(usize, u64)> = stripe.iter().copied().enumerate().map(of).collect();
         dealt.sort_unstable();
         dealt.dedup_by(|next, kept| {
             let same = next.0 == kept.0;

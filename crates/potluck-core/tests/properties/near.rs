@@ -19,7 +19,16 @@ fn pool(donors: u32) -> Vec<Candidate> {
 
 fn request(chunks: u64, width: u32, copies: u32, near: Near) -> PlacementRequest {
     let (bytes, chunk_size) = (chunks * MIB, MIB as u32);
-    PlacementRequest { bytes, chunk_size, width, copies, least: copies, near, link: None }
+    PlacementRequest {
+        bytes,
+        chunk_size,
+        width,
+        copies,
+        least: copies,
+        near,
+        link: None,
+        stripe_size: 1,
+    }
 }
 
 /// Returns the chunks that have a copy on the writing machine.

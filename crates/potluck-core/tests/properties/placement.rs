@@ -29,6 +29,7 @@ fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> PlacementReq
         least: copies,
         near: Near::Elsewhere,
         link: None,
+        stripe_size: 1,
     }
 }
 
@@ -97,6 +98,7 @@ fn asked() -> impl Strategy<Value = PlacementRequest> {
     (0..3000_u64, 1..40_u32, 0..9_u32, 0..4_u32, near).prop_map(
         |(bytes, chunk, width, copies, near)| PlacementRequest {
             near,
+            stripe_size: copies + 1,
             ..request(bytes, chunk, width, copies)
         },
     )

@@ -19,7 +19,11 @@ fn donors(free: &[u64]) -> Vec<Candidate> {
 fn place(pool: &[Candidate], chunks: u64, width: u32, copies: u32) -> Option<Plan> {
     let near = Near::Anywhere;
     let (bytes, chunk_size, least, link) = (chunks, 1, copies, None);
-    plan(pool, &PlacementRequest { bytes, chunk_size, width, copies, least, near, link }).ok()
+    plan(
+        pool,
+        &PlacementRequest { bytes, chunk_size, width, copies, least, near, link, stripe_size: 1 },
+    )
+    .ok()
 }
 
 #[test]
@@ -36,6 +40,30 @@ fn overflow_goes_to_the_donors_with_most_room_left() {
     let sections: Vec<(usize, u64)> =
         plan.sections.iter().map(|it| (it.donors.len(), it.chunks)).collect();
     assert_eq!(sections, [(2, 10), (1, 5)]);
+}
+
+#[test]
+fn stripe_size_is_the_number_of_chunks_in_a_row_on_one_donor() {
+    for (copies, size) in [(1, 3), (2, 4), (3, 2)] {
+        let near = Near::Anywhere;
+        let (bytes, chunk_size, width, link) = (100, 1, 4, None);
+        let (least, stripe_size) = (copies, size);
+        let ask =
+            PlacementRequest { bytes, chunk_size, width, copies, least, near, link, stripe_size };
+        let plan = plan(&donors(&[1000; 4]), &ask).expect("it fits");
+        let slots: Vec<Vec<DonorId>> =
+            (0..100).map(|chunk| plan.slot(chunk).expect("planned")).collect();
+        for (chunk, slot) in slots.iter().enumerate() {
+            let first = chunk / size as usize * size as usize;
+            assert_eq!(slot, &slots[first], "{copies} copies, chunk {chunk}");
+            let next = slots.get(first + size as usize);
+            assert!(next.is_none_or(|next| next[0] != slot[0]), "the next donor has its turn");
+        }
+        let held = |donor: &DonorId| slots.iter().filter(|slot| slot.contains(donor)).count();
+        for (donor, bytes) in plan.promised() {
+            assert_eq!(bytes, held(&donor) as u64, "{copies} copies");
+        }
+    }
 }
 
 /// Draws from 0 to `below`, by splitmix64.

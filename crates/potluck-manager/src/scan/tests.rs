@@ -40,7 +40,7 @@ async fn put(manager: &Handles, session: SessionId, space: SpaceId, files: Vec<P
         space,
         policy: Policy { sealed: false, ..Policy::default() },
         asked: AskedPolicy::default(),
-        plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
+        plan: Plan { stripe_size: 1, sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
         bytes: 0,
         ended: false,
         room: None,

@@ -162,6 +162,7 @@ impl Pool {
             width: policy.stripe_width.donors(candidates).max(copies),
             copies,
             least: if may_be_short { policy.least_donors() } else { copies },
+            stripe_size: policy.stripe_size,
             near: policy.near,
             link: None,
         }

@@ -86,7 +86,8 @@ impl Pool {
             let chunks = bytes.div_ceil(u64::from(chunk_size).max(1));
             Section { donors: vec![donor], chunks, bytes }
         };
-        let plan = Plan { sections: held.map(section).collect(), copies: 1, chunk_size };
+        let plan =
+            Plan { stripe_size: 1, sections: held.map(section).collect(), copies: 1, chunk_size };
         Some((id, plan, reservation.bytes))
     }
 

@@ -592,5 +592,5 @@ fn data_chunks(policy: &Policy) -> u64 {
 
 fn no_plan(policy: &Policy) -> Plan {
     let chunk_size = policy.chunk_size;
-    Plan { sections: Vec::new(), copies: policy.redundancy().donors(), chunk_size }
+    Plan { stripe_size: 1, sections: Vec::new(), copies: policy.redundancy().donors(), chunk_size }
 }

@@ -30,6 +30,9 @@ pub struct PolicyOptions {
     /// to 16 where that is not known) or a number
     #[arg(long, value_name = "N")]
     pub width: Option<Width>,
+    /// Chunks in a row that go to one donor before it is the turn of the next, 1 to 256
+    #[arg(long, value_name = "N")]
+    pub stripe_size: Option<u32>,
     /// The part of a file that lies on this machine's own donor: elsewhere (none, if others can keep it as
     /// well), anywhere (as on others), here (as much as makes reading it here fastest), or here:40%
     #[arg(long, value_name = "WHERE")]

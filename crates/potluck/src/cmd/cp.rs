@@ -403,6 +403,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
         chunk_size,
         cut: options.cut,
         stripe_width: options.width,
+        stripe_size: options.stripe_size,
         near: options.near,
         copies: options.copies,
         ec: options.ec,

@@ -48,6 +48,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     line("mirror", policy.mirror.to_string());
     line("race", policy.race.to_string());
     line("width", health::width(policy.stripe_width));
+    line("in a row", count(policy.stripe_size.into(), "chunk"));
     line("near", policy.near.to_string());
     line("chunks", health::chunks(policy));
     line("ack", policy.ack.to_string());
@@ -70,7 +71,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     if over == Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --near, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
+                "give --copies, --ec, --mirror, --race, --width, --stripe-size, --near, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
             ));
     }
     let before = client.stat_unjudged(&args.path).await?.policy;

@@ -20,7 +20,7 @@ pub fn id(number: u8) -> SessionId {
 
 pub fn plan(bytes: u64) -> Plan {
     let section = Section { donors: vec![DonorId(1), DonorId(2)], chunks: 1, bytes };
-    Plan { sections: vec![section], copies: 2, chunk_size: 1 << 20 }
+    Plan { stripe_size: 1, sections: vec![section], copies: 2, chunk_size: 1 << 20 }
 }
 
 pub fn reserve(db: &Tx, number: u8, at: &str, bytes: u64) -> Result<(), Error> {

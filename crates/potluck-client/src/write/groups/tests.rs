@@ -55,7 +55,8 @@ fn planned(count: u32, slots: u32, domains: &[(u32, Domain)]) -> (Targets, Donor
     donors.learn((1..=count).map(access).collect());
     let section =
         Section { donors: (1..=count).map(DonorId).collect(), chunks: 1, bytes: LEN as u64 };
-    let plan = Plan { sections: vec![section], copies: slots, chunk_size: LEN as u32 };
+    let plan =
+        Plan { stripe_size: 1, sections: vec![section], copies: slots, chunk_size: LEN as u32 };
     (Targets::new(donors.clone(), plan), donors)
 }
 

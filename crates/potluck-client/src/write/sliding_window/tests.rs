@@ -45,7 +45,12 @@ fn window() -> Window {
         space: SpaceId(1),
         space_key: None,
         striping: Default::default(),
-        plan: Plan { sections: Vec::new(), copies: 1, chunk_size: policy.chunk_size },
+        plan: Plan {
+            stripe_size: 1,
+            sections: Vec::new(),
+            copies: 1,
+            chunk_size: policy.chunk_size,
+        },
         donors: Vec::new(),
     };
     let session = Reservation::unknown(&client, reserved, path("pot://lab"));
