@@ -44,7 +44,7 @@ impl Word {
     }
 }
 
-/// What is known of a donor's rate in one direction, to be kept while no manager runs.
+/// The rate of a donor in one direction, as it is kept while no manager runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedDonorRate {
     words: Vec<SavedWord>,

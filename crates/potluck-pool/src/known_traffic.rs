@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The longest time between two heartbeats that counts as heard.
 const HEARD: Duration = Duration::from_secs(10);
 
-/// What is known of a donor's traffic, to be kept while no manager runs.
+/// The traffic of a donor, as it is kept while no manager runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedTraffic {
     rates: BothWays<SavedDonorRate>,

@@ -47,7 +47,7 @@ pub struct TermStart {
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
     /// The facts kept about donors.
     pub donors: Vec<StoredDonor>,
-    /// What is known of the traffic of donors.
+    /// The traffic of donors, as far as it is known.
     pub traffic: Vec<(DonorId, SavedTraffic)>,
     /// The reason why repair is paused, if it is.
     pub repair_paused: Option<String>,

@@ -1,4 +1,4 @@
-//! What is known of the traffic of donors: their rates, and what they moved in the last hours and days. It is no part of
+//! The traffic of donors, as far as it is known: their rates, and what they moved in the last hours and days. It is no part of
 //! the log, for a pool that lost it measures it again.
 
 use crate::error::Error;

@@ -199,7 +199,6 @@ impl Lab {
             label: None,
             port: donor_port(),
             registered_before: false,
-            does: Default::default(),
         };
         donor.report(&[]).await;
         donor.registered_before = true;

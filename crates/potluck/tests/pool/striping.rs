@@ -56,6 +56,10 @@ fn near_holds_per_directory_and_where_one_donor_is_alone() {
         lab.cli.ok(&[&["cp", arg(&input), path], options].concat());
         assert_same(&lab.cli.cat(path), &content, path);
     }
+    let in_a_row = ["cp", arg(&input), "pot://lab/e", "--stripe-size", "4"];
+    lab.cli.ok(&in_a_row);
+    assert_same(&lab.cli.cat("pot://lab/e"), &content, "four chunks in a row");
+    lab.cli.fails(2, &["cp", arg(&input), "pot://lab/d", "--stripe-size", "0"]);
     for bad in ["here:0%", "there"] {
         lab.cli.fails(2, &["cp", arg(&input), "pot://lab/d", "--near", bad]);
     }
