@@ -106,6 +106,7 @@ fn requests() -> Vec<Vec<u8>> {
         Request::Route { number: 200, len: 300 },
         Request::Get { name, part: None },
         Request::Get { name, part: Some(part) },
+        Request::Stop,
     ]
     .map(|request| request.encode(3, &mut keys().client))
     .into()

@@ -25,8 +25,8 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncWrite, Empty, Join, WriteHalf};
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -87,6 +87,7 @@ fn describe(status: BulkStatus) -> &'static str {
         BulkStatus::DiskFailed => "has a failing disk",
         BulkStatus::Away => "is shutting down, or has lost its disk",
         BulkStatus::Throttled => "yields to its owner",
+        BulkStatus::Stopped => "stopped, though it was not asked to",
     }
 }
 
@@ -117,7 +118,26 @@ enum Job {
     Get {
         asked: ChunkRequest,
         done: oneshot::Sender<Received>,
+        sent: SentTag,
     },
+    /// Stops a get, if it was sent.
+    Stop(SentTag),
+}
+
+/// The tag under which a get was sent, once it was.
+type SentTag = Arc<OnceLock<u32>>;
+
+/// Stops a get when it is dropped before the answer is here, so that the donor does not send what nobody waits for.
+struct StoppedOnDrop<'a> {
+    jobs: &'a mpsc::UnboundedSender<Job>,
+    sent: Option<SentTag>,
+}
+
+impl Drop for StoppedOnDrop<'_> {
+    fn drop(&mut self) {
+        // If the connection is gone, nothing is sent anyway.
+        self.sent.take().into_iter().for_each(|sent| drop(self.jobs.send(Job::Stop(sent))));
+    }
 }
 
 /// The answer to a get.
@@ -261,20 +281,25 @@ impl Link {
         result.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Fetches a chunk or a part of it, verifies the bytes, and opens them if they are sealed.
+    /// Fetches a chunk or a part of it, verifies the bytes, and opens them if they are sealed. If the future is dropped
+    /// before it is done, the donor is told to send no more.
     pub async fn get(&self, asked: ChunkRequest) -> GetResult {
         let (done, result) = oneshot::channel();
+        let sent = SentTag::default();
+        let mut unless_answered = StoppedOnDrop { jobs: &self.jobs, sent: Some(sent.clone()) };
         // If the socket is free, the caller writes the request itself, which wakes nobody here.
         match self.sending.try_lock().as_deref_mut() {
             Ok(Some(sending)) if sending.rest.is_empty() => {
-                sending.get_now(asked.clone(), done)?;
+                sending.get_now(asked.clone(), done, &sent)?;
                 if !sending.rest.is_empty() {
                     self.ask(Job::Flush)?;
                 }
             }
-            _ => self.ask(Job::Get { asked: asked.clone(), done })?,
+            _ => self.ask(Job::Get { asked: asked.clone(), done, sent })?,
         }
-        match result.await.unwrap_or_else(|_| Err(gone()))? {
+        let answer = result.await.unwrap_or_else(|_| Err(gone()));
+        unless_answered.sent = None;
+        match answer? {
             Body::Verified(buffer) => Ok(buffer),
             Body::Segments(mut buffer, hashes) => {
                 let verified = asked.verify(&mut buffer, &hashes);
@@ -337,8 +362,10 @@ impl Sending {
         &mut self,
         asked: ChunkRequest,
         done: oneshot::Sender<Received>,
+        sent: &SentTag,
     ) -> Result<(), LinkError> {
         let request = asked.request();
+        let _ = sent.set(self.tag); // it is sent once
         let mut head = self.head(&request, 0, Owed::Get { asked, done })?;
         let mut now = Context::from_waker(Waker::noop());
         let written = match Pin::new(&mut self.io.0).poll_write(&mut now, &head) {
@@ -349,6 +376,13 @@ impl Sending {
         head.drain(..written);
         self.rest = head;
         Ok(())
+    }
+
+    /// Tells the donor to send no more of the answer to a get; returns false when nothing more can be sent.
+    async fn stop(&mut self, tag: u32) -> bool {
+        let head = Request::Stop.encode(tag, &mut self.lane);
+        self.end += head.len() as u64;
+        self.io.write(&head, &[]).await.is_ok()
     }
 
     /// Writes a request and its body; returns false when nothing more can be sent.
@@ -427,7 +461,12 @@ impl Sending {
             Job::Flush => true,
             // Nobody waits for this answer any more: another donor was faster.
             Job::Get { done, .. } if done.is_closed() => true,
-            Job::Get { asked, done } => {
+            Job::Stop(sent) => match sent.get() {
+                Some(tag) => self.stop(*tag).await,
+                None => true,
+            },
+            Job::Get { asked, done, sent } => {
+                let _ = sent.set(self.tag); // it is sent once
                 self.request(asked.request(), &[], Owed::Get { asked, done }).await
             }
             Job::Put { name, ack, body, forward, done } => {

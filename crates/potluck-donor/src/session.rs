@@ -1,5 +1,6 @@
 //! A bulk connection after its first frame: its requests are answered in order.
 
+mod ahead;
 mod get;
 mod piece;
 mod put;
@@ -10,6 +11,7 @@ use crate::service::Service;
 use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
 use crate::throttle::PausedByOwner;
+use ahead::{NextRequest, ReadAhead};
 pub(crate) use piece::LongPieces;
 use piece::PieceBuffer;
 use potluck_core::cost_history::Visitor;
@@ -39,6 +41,8 @@ pub(crate) struct BulkSession {
     grant: Grant,
     inbox: Inbox,
     lane: Lane,
+    /// The requests that came while an earlier one was answered.
+    ahead: ReadAhead,
     /// The memory into which bodies are received, piece by piece.
     piece: PieceBuffer,
     /// The donors to which puts can be forwarded.
@@ -64,7 +68,7 @@ fn is_quick(request: &Request) -> bool {
         Request::Put { ack, len, forward, .. } => {
             *ack == AckLevel::Memory && *len as usize <= PIECE && forward.routes().is_empty()
         }
-        Request::Get { .. } | Request::Route { .. } => false,
+        Request::Get { .. } | Request::Route { .. } | Request::Stop => false,
     }
 }
 
@@ -76,6 +80,7 @@ impl BulkSession {
             grant,
             inbox,
             lane,
+            ahead: ReadAhead::default(),
             piece: PieceBuffer::default(),
             routes: Routes::default(),
             is_local: false,
@@ -106,16 +111,17 @@ impl BulkSession {
         let mut answered = began;
         let mut first = first;
         loop {
-            let next = match first.take() {
-                Some(first) => Ok(Some(first)),
-                None => self.inbox.request(io).await,
+            let next = match first.take().map(NextRequest::from).or_else(|| self.ahead.next()) {
+                Some(next) => Ok(Some(next)),
+                None => self.inbox.request(io).await.map(|next| next.map(NextRequest::from)),
             };
-            let (tag, request) = match next {
+            let NextRequest { tag, request, is_stopped } = match next {
                 Ok(Some(next)) => next,
                 Ok(None) => return Ok(None),
                 Err(FrameError::Io(why)) if why.kind() == io::ErrorKind::WouldBlock => {
                     // A client that only reads, or that is quiet for long, needs no buffer for pieces.
                     self.piece.release();
+                    self.ahead = ReadAhead::default();
                     return Ok(Some(Paused::Quiet));
                 }
                 Err(why) => return Err(why),
@@ -136,10 +142,14 @@ impl BulkSession {
                     let status = self.route(io, number, len).await?;
                     self.answer(io, tag, Reply::bare(status), false).await?;
                 }
+                Request::Get { .. } if is_stopped => {
+                    self.answer(io, tag, Reply::bare(BulkStatus::Stopped), false).await?;
+                }
                 Request::Get { name, part } => {
                     self.direction = Direction::Read;
                     self.get(io, tag, &name, part).await?;
                 }
+                Request::Stop => {} // what it stops was answered before this was read
             }
             // Bytes that are there already are the begin of the next request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });

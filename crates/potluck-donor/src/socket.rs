@@ -159,6 +159,14 @@ impl BulkIo for SocketIo {
         self.unless_stalled(|socket| recv(socket, &mut *out, flags).map(|(n, _)| n))
     }
 
+    fn read_now(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match recv(&self.socket, out, RecvFlags::DONTWAIT) {
+            Ok((read, _)) => Ok(read),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(why) => Err(why.into()),
+        }
+    }
+
     async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
         if body.is_empty() {
             return self.send_all(head, SendFlags::empty());
@@ -289,6 +297,10 @@ impl BulkIo for RuntimeIo {
                 Err(_) => self.timeout.check()?,
             }
         }
+    }
+
+    fn read_now(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.stream.read_now(out)
     }
 
     async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {

@@ -12,22 +12,24 @@
 //! check ends the connection.
 //!
 //! Requests are pipelined; a donor answers in the order asked, and every answer carries the
-//! request's tag.
+//! request's tag. A get whose chunk came from elsewhere is stopped: then the donor sends no more of it than the slice
+//! that is under way ([`SLICE`]).
 
 mod forward;
 mod sealed_body;
+mod slices;
+mod stream;
 
 pub use forward::{Forward, Forwarded};
+pub use slices::{BODY_STOPPED, ReadBody, SLICE, SLICE_FOLLOWS, SlicedBody, slices};
+pub use stream::{BulkIo, ReadAt, SendFileError, StreamIo, read_some_at};
 
 use crate::ticket::{Receipt, Secret, ack_byte, ack_from_byte};
 use forward::{decode_extra, encode_extra};
 use potluck_core::chunk::{ChunkKind, ChunkName, MAX_CHUNK};
 use potluck_core::policy::AckLevel;
-use std::fs::File;
-use std::future::Future;
 use std::io;
 use std::ops::Range;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The number of bytes of a frame before its extension.
 pub const HEADER: usize = 16;
@@ -50,6 +52,7 @@ const MAGIC: u8 = 0xB1;
 const OP_PUT: u8 = 1;
 const OP_GET: u8 = 2;
 const OP_ROUTE: u8 = 3;
+const OP_STOP: u8 = 4;
 
 const _: () = assert!(HEADER + MAX_EXT + MAC <= HEAD_BUFFER);
 
@@ -164,6 +167,10 @@ pub enum Request {
         /// The part that is asked for; the whole chunk otherwise.
         part: Option<ChunkPart>,
     },
+    /// The donor is to send no more of the answer to the get of the same tag. If that get was not begun yet, its answer
+    /// is [`BulkStatus::Stopped`]; if it is under way, its body ends at the next mark between slices; and if it was
+    /// done already, nothing changes. The stop itself has no answer.
+    Stop,
 }
 
 /// A part of a chunk: whole segments, which the proof of them for a reader who knows the chunk's name precedes
@@ -212,6 +219,8 @@ pub enum BulkStatus {
     /// The request waits for its turn, because the donor yields to its owner. The answer follows, maybe after more of
     /// these.
     Throttled = 7,
+    /// The request was stopped before the donor began to answer it.
+    Stopped = 8,
 }
 
 impl BulkStatus {
@@ -225,6 +234,7 @@ impl BulkStatus {
             Self::DiskFailed,
             Self::Away,
             Self::Throttled,
+            Self::Stopped,
         ]
         .into_iter()
         .find(|status| *status as u8 == byte)
@@ -302,6 +312,7 @@ impl Request {
                 let part = part.as_ref().map_or(&[][..], |part| &part[..]);
                 head(OP_GET, 0, tag, 0, &[&name.0, part])
             }
+            Self::Stop => head(OP_STOP, 0, tag, 0, &[]),
         };
         lane.sign(&mut head);
         head
@@ -316,6 +327,10 @@ impl Request {
                 }
                 _ => Err(FrameError::Malformed("impossible route")),
             };
+        }
+        if op == OP_STOP {
+            let is_bare = head.ext().is_empty() && body == 0;
+            return is_bare.then_some(Self::Stop).ok_or(FrameError::Malformed("impossible stop"));
         }
         let (name, extra) = head
             .ext()
@@ -397,106 +412,6 @@ impl Head {
     }
 }
 
-/// The byte stream under a bulk connection.
-///
-/// One implementation waits in the kernel on a thread of its own (donors), one in the runtime (clients, simulations);
-/// the protocol above is the same code.
-pub trait BulkIo: Send {
-    /// Reads some bytes; 0 means the end.
-    fn read(&mut self, out: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
-    /// Writes a frame's head and the body after it, together where the system can.
-    fn write(&mut self, head: &[u8], body: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
-    /// Writes a frame's head and then the bytes `range` of `file`, without passing them through this
-    /// process where the system can.
-    fn send_file(
-        &mut self,
-        head: &[u8],
-        file: &dyn ReadAt,
-        range: Range<u64>,
-    ) -> impl Future<Output = Result<(), SendFileError>> + Send;
-}
-
-/// The reason why a transfer failed. The stream cannot go on in either case, because a length was promised.
-#[derive(Debug, thiserror::Error)]
-pub enum SendFileError {
-    /// The file ended early or cannot be read.
-    #[error("the file cannot be read: {0}")]
-    File(io::Error),
-    /// The stream broke before all was sent.
-    #[error("the connection broke: {0}")]
-    Stream(#[from] io::Error),
-}
-
-/// Reads some bytes of a file at `offset`, and returns their number. A file that ends there is an error.
-pub fn read_some_at(
-    file: &dyn ReadAt,
-    out: &mut [u8],
-    offset: u64,
-) -> Result<usize, SendFileError> {
-    match file.read_at(out, offset) {
-        Ok(0) => Err(SendFileError::File(io::ErrorKind::UnexpectedEof.into())),
-        read => read.map_err(SendFileError::File),
-    }
-}
-
-/// The stored bytes that can be sent.
-pub trait ReadAt: Send + Sync {
-    /// Returns the machine's file that has the bytes, if they are in one.
-    fn as_file(&self) -> Option<&File>;
-    /// Reads some bytes at `offset`; 0 means the end.
-    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
-}
-
-impl ReadAt for File {
-    fn as_file(&self) -> Option<&File> {
-        Some(self)
-    }
-    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        std::os::unix::fs::FileExt::read_at(self, out, offset)
-    }
-}
-
-/// A bulk connection over a stream of the runtime.
-#[derive(Debug)]
-pub struct StreamIo<S>(pub S);
-
-impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> BulkIo for StreamIo<S> {
-    async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.read(out).await
-    }
-
-    async fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < head.len() {
-            let parts = [io::IoSlice::new(&head[sent..]), io::IoSlice::new(body)];
-            let n = self.0.write_vectored(&parts).await?;
-            if n == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            sent += n;
-        }
-        self.0.write_all(&body[sent - head.len()..]).await
-    }
-
-    async fn send_file(
-        &mut self,
-        head: &[u8],
-        file: &dyn ReadAt,
-        range: Range<u64>,
-    ) -> Result<(), SendFileError> {
-        let mut at = range.start;
-        let mut buffer = vec![0; PIECE.min((range.end - at) as usize)];
-        self.0.write_all(head).await?;
-        while at < range.end {
-            let want = buffer.len().min((range.end - at) as usize);
-            let n = read_some_at(file, &mut buffer[..want], at)?;
-            self.0.write_all(&buffer[..n]).await?;
-            at += n as u64;
-        }
-        Ok(())
-    }
-}
-
 /// The receiving side of a connection: heads are read through a small buffer, bodies straight
 /// into the caller's.
 pub struct Inbox {
@@ -530,6 +445,32 @@ impl Inbox {
         Ok(Some((head.tag(), Request::decode(&head)?)))
     }
 
+    /// Returns the next request and its tag if it has come already, and no body follows it: what does is received in its
+    /// turn. Nothing is waited for.
+    pub fn request_now(
+        &mut self,
+        io: &mut impl BulkIo,
+    ) -> Result<Option<(u32, Request)>, FrameError> {
+        loop {
+            let here = &self.buffer[self.start..self.end];
+            if here.len() >= HEADER {
+                if matches!(here[1], OP_PUT | OP_ROUTE) {
+                    return Ok(None);
+                }
+                let whole = frame_len(here)?;
+                if here.len() >= whole {
+                    let head = self.take_head(whole)?;
+                    return Ok(Some((head.tag(), Request::decode(&head)?)));
+                }
+            }
+            self.make_room(HEADER + MAX_EXT + MAC);
+            match io.read_now(&mut self.buffer[self.end..])? {
+                0 => return Ok(None),
+                read => self.end += read,
+            }
+        }
+    }
+
     /// Returns the next answer and its tag; `None` at a clean end of the stream.
     pub async fn reply(
         &mut self,
@@ -559,33 +500,40 @@ impl Inbox {
         }
     }
 
+    /// Reads one byte of the current frame's body.
+    async fn byte(&mut self, io: &mut impl BulkIo) -> Result<u8, FrameError> {
+        if !self.fill(io, 1).await? {
+            return Err(FrameError::Truncated);
+        }
+        self.start += 1;
+        Ok(self.buffer[self.start - 1])
+    }
+
     async fn head(&mut self, io: &mut impl BulkIo) -> Result<Option<Head>, FrameError> {
         if !self.fill(io, HEADER).await? {
             return Ok(None);
         }
-        let ext = self.buffer[self.start + 3] as usize;
-        if self.buffer[self.start] != MAGIC || ext > MAX_EXT {
-            return Err(FrameError::Malformed("no frame starts like this"));
-        }
-        let signed = HEADER + ext;
-        if !self.fill(io, signed + MAC).await? {
+        let whole = frame_len(&self.buffer[self.start..self.end])?;
+        if !self.fill(io, whole).await? {
             return Err(FrameError::Truncated);
         }
-        let frame = &self.buffer[self.start..self.start + signed + MAC];
-        let (text, mac) = frame.split_at(signed);
+        Ok(Some(self.take_head(whole)?))
+    }
+
+    /// Checks and takes the frame of `whole` bytes, which are in the buffer.
+    fn take_head(&mut self, whole: usize) -> Result<Head, FrameError> {
+        let frame = &self.buffer[self.start..self.start + whole];
+        let (text, mac) = frame.split_at(whole - MAC);
         self.lane.check(text, mac)?;
         let mut head = Head { bytes: [0; HEADER + MAX_EXT] };
-        head.bytes[..signed].copy_from_slice(text);
-        self.start += signed + MAC;
-        Ok(Some(head))
+        head.bytes[..text.len()].copy_from_slice(text);
+        self.start += whole;
+        Ok(head)
     }
 
     /// Makes `want` bytes available; returns false at an end of the stream before the first of them.
     async fn fill(&mut self, io: &mut impl BulkIo, want: usize) -> Result<bool, FrameError> {
-        if self.start + want > HEAD_BUFFER {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
+        self.make_room(want);
         while self.end - self.start < want {
             let n = io.read(&mut self.buffer[self.end..]).await?;
             match n {
@@ -596,6 +544,23 @@ impl Inbox {
         }
         Ok(true)
     }
+
+    /// Moves what is left in the buffer to its start if `want` bytes from there on would not fit.
+    fn make_room(&mut self, want: usize) {
+        if self.start + want > HEAD_BUFFER {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+}
+
+/// Returns the length of a frame with its code and without its body; at least its header is here.
+fn frame_len(frame: &[u8]) -> Result<usize, FrameError> {
+    let ext = frame[3] as usize;
+    if frame[0] != MAGIC || ext > MAX_EXT {
+        return Err(FrameError::Malformed("no frame starts like this"));
+    }
+    Ok(HEADER + ext + MAC)
 }
 
 #[cfg(test)]
@@ -645,6 +610,26 @@ mod tests {
         let mut inbox = Inbox::new(keys().donor, &bytes).expect("fits");
         let mut end = StreamIo(tokio_test_stream(vec![]));
         assert_eq!(inbox.reply(&mut end).await.expect("reply"), Some((9, said)));
+    }
+
+    #[tokio::test]
+    async fn requests_without_bodies_are_taken_as_they_come() {
+        let mut sender = keys();
+        let get = Request::Get { name: ChunkName::of(b"x"), part: None };
+        let mut frames = Vec::new();
+        for (tag, request) in [(1, get), (1, Request::Stop), (2, get), (3, put()), (4, get)] {
+            frames.extend(request.encode(tag, &mut sender.client));
+        }
+        let (here, late) = frames.split_at(get.encode(1, &mut keys().client).len() + 5);
+        let mut inbox = Inbox::new(keys().client, &[]).expect("fits");
+        let mut some = StreamIo(tokio_test_stream(here.to_vec()));
+        assert_eq!(inbox.request_now(&mut some).expect("a frame"), Some((1, get)));
+        assert_eq!(inbox.request_now(&mut some).expect("a part of one"), None);
+        let mut rest = StreamIo(tokio_test_stream(late.to_vec()));
+        assert_eq!(inbox.request_now(&mut rest).expect("a frame"), Some((1, Request::Stop)));
+        assert_eq!(inbox.request_now(&mut rest).expect("a frame"), Some((2, get)));
+        assert_eq!(inbox.request_now(&mut rest).expect("a body follows"), None);
+        assert_eq!(inbox.request(&mut rest).await.expect("in its turn"), Some((3, put())));
     }
 
     #[tokio::test]

@@ -3,7 +3,9 @@
 //! client has a pipelined connection of its own.
 
 use crate::addresses::Addresses;
-use crate::bulk::{BulkIo, BulkStatus, ChunkPart, Forward, FrameError, PIECE, Reply, Request};
+use crate::bulk::{
+    BulkIo, BulkStatus, ChunkPart, Forward, FrameError, PIECE, ReadBody, Reply, Request, SlicedBody,
+};
 use crate::net::Net;
 use crate::ticket::{Receipt, Ticket};
 use crate::upgrade::{self, OpenedBulk, UpgradeError};
@@ -25,6 +27,8 @@ const MOST_THROTTLED: u32 = 60;
 pub struct PeerConnection {
     opened: OpenedBulk,
     tag: u32,
+    /// The body of the last answer.
+    body: SlicedBody,
 }
 
 /// The reason why a donor did not do what it was asked. After any but [`PeerError::Refused`] the connection is of no
@@ -56,7 +60,11 @@ impl PeerConnection {
         addresses: &Addresses,
         ticket: &Ticket,
     ) -> Result<Self, PeerError> {
-        Ok(Self { opened: upgrade::open(net, entropy, addresses, ticket).await?, tag: 0 })
+        Ok(Self::over(upgrade::open(net, entropy, addresses, ticket).await?))
+    }
+
+    fn over(opened: OpenedBulk) -> Self {
+        Self { opened, tag: 0, body: SlicedBody::new(0) }
     }
 
     /// Fetches the chunk `name` of `len` stored bytes, and verifies it.
@@ -128,7 +136,10 @@ impl PeerConnection {
         let mut filled = 0;
         while filled < out.len() {
             let OpenedBulk { io, inbox, .. } = &mut self.opened;
-            filled += unless_stalled(inbox.body(io, &mut out[filled..])).await?;
+            match unless_stalled(self.body.read(inbox, io, &mut out[filled..])).await? {
+                ReadBody::Bytes(read) => filled += read,
+                ReadBody::Stopped => return Err(PeerError::Refused(BulkStatus::Stopped)),
+            }
         }
         Ok(())
     }
@@ -187,7 +198,10 @@ impl PeerConnection {
         loop {
             match unless_stalled(inbox.reply(io)).await? {
                 Some((answered, reply)) if answered == self.tag => match reply.status {
-                    BulkStatus::Ok => return Ok(reply),
+                    BulkStatus::Ok => {
+                        self.body = SlicedBody::new(reply.body);
+                        return Ok(reply);
+                    }
                     // The donor yields to its owner and says so, but not for ever.
                     BulkStatus::Throttled if throttled < MOST_THROTTLED => throttled += 1,
                     refused => return Err(PeerError::Refused(refused)),
@@ -245,7 +259,7 @@ mod tests {
         let near: BoxStream = Box::new(near);
         let inbox = Inbox::new(keys().donor, &[]).expect("nothing yet");
         let opened = OpenedBulk { io: StreamIo(near), inbox, lane: keys().client };
-        let mut connection = PeerConnection { opened, tag: 0 };
+        let mut connection = PeerConnection::over(opened);
         let len = 4 << 20;
         tokio::spawn(async move {
             let head = Reply::found(len).encode(1, &mut keys().donor);

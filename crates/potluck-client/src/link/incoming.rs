@@ -5,7 +5,9 @@ use crate::buffer::{Buffer, Buffers};
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_core::hedging::{LEAST_RECEIVED, LEAST_TAKEN, STALL_TIMEOUT, THROTTLED_TIMEOUT};
 use potluck_core::merkle::SEGMENT;
-use potluck_wire::bulk::{BulkStatus, FrameError, HEADER, Inbox, MAC, Reply, StreamIo};
+use potluck_wire::bulk::{
+    BulkStatus, FrameError, HEADER, Inbox, MAC, ReadBody, Reply, SLICE, SlicedBody, StreamIo,
+};
 use potluck_wire::net::KernelSide;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,8 +30,9 @@ const TOGETHER: u32 = 2 * SEGMENT;
 
 /// The number of bytes of a chunk that are received before they are hashed. Of 256 KiB to 2 MiB, 1 and 2 MiB cost
 /// least here: there are few wake-ups, and the bytes are still in the cache when they are hashed. It is whole segments,
-/// each of which is opened by itself.
+/// each of which is opened by itself, and a slice, so that the mark after it is read with the next piece.
 const PIECE: usize = 16 * SEGMENT as usize;
+const _: () = assert!(PIECE == SLICE as usize);
 
 /// The receiving half of a link.
 pub(super) struct Incoming<R> {
@@ -169,7 +172,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     async fn settle_get(
         &mut self,
         asked: ChunkRequest,
-        done: oneshot::Sender<Received>,
+        mut done: oneshot::Sender<Received>,
         answer: Result<Reply, LinkError>,
     ) -> bool {
         let reply = match answer {
@@ -190,7 +193,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             return false;
         }
         let buffer = self.buffers.claim(len).await.buffer(len);
-        let body = self.body(buffer, &asked).await;
+        let body = self.body(buffer, &asked, &mut done).await;
         let goes_on = !matches!(body, Err(LinkError::Away(_)));
         let _ = done.send(body); // the caller of a hedged get that came second is gone
         goes_on
@@ -199,9 +202,15 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
     /// Receives the body of an answer, and verifies a whole chunk; a part is left to its reader. Each piece is opened and
     /// hashed while it is in the cache. What is sealed is opened first and proved by the digest of its plaintext, which
     /// proves the opening, too.
-    async fn body(&mut self, mut buffer: Buffer, asked: &ChunkRequest) -> Received {
+    async fn body(
+        &mut self,
+        mut buffer: Buffer,
+        asked: &ChunkRequest,
+        done: &mut oneshot::Sender<Received>,
+    ) -> Received {
         let mut hashes = vec![0; asked.proof_len()];
-        self.fill(&mut hashes).await?;
+        let mut body = SlicedBody::new((hashes.len() + buffer.len()) as u32);
+        self.fill(&mut body, &mut hashes, done).await?;
         let seal = asked.seal.as_ref().filter(|_| asked.part.is_none());
         let name = seal.map_or(asked.name, |seal| ChunkName(seal.digest.0));
         let cipher = seal.map(Seal::cipher);
@@ -209,7 +218,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         let mut filled = 0;
         while filled < buffer.len() {
             let piece = filled..(filled + PIECE).min(buffer.len());
-            self.fill(&mut buffer[piece.clone()]).await?;
+            self.fill(&mut body, &mut buffer[piece.clone()], done).await?;
             let bytes = &mut buffer.bytes_mut()[piece.clone()];
             cipher.iter().for_each(|cipher| cipher.apply(filled as u32 / SEGMENT, bytes));
             verifier.iter_mut().for_each(|verifier| verifier.update(bytes));
@@ -219,31 +228,50 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         verifier.finish().map(|_| Body::Verified(buffer)).map_err(|_| LinkError::WrongBytes)
     }
 
-    /// Fills `out` from the body.
+    /// Fills `out` from the body of the answer that `done` waits for.
     ///
-    /// Errors: [`LinkError::Away`] also for a donor that sends less than [`LEAST_RECEIVED`] in its stall timeout.
-    async fn fill(&mut self, out: &mut [u8]) -> Result<(), LinkError> {
+    /// Errors: [`LinkError::Away`] also for a donor that sends less than [`LEAST_RECEIVED`] in its stall timeout, and
+    /// [`BulkStatus::Stopped`] where the body was stopped.
+    async fn fill(
+        &mut self,
+        body: &mut SlicedBody,
+        out: &mut [u8],
+        done: &mut oneshot::Sender<Received>,
+    ) -> Result<(), LinkError> {
         let (mut filled, mut before) = (0, 0);
         let stall = self.told.stall_timeout(STALL_TIMEOUT);
         let mut deadline = Instant::now() + stall;
+        let mut is_awaited = !done.is_closed();
         while filled < out.len() {
             let left = out.len() - filled;
-            if left > TOGETHER as usize {
+            // After a get was stopped its body may end at the next mark, and no more bytes come.
+            let enough = if is_awaited { left } else { 1 };
+            if enough > TOGETHER as usize {
                 // The mark is set before the first read, for one left from before wakes for each packet, which
                 // was 0.07 s of CPU for each GiB. For less than this the call costs more than it saves.
-                self.kernel.wake_at(left);
+                self.kernel.wake_at(enough);
             }
-            let read = self.inbox.body(&mut self.io, &mut out[filled..]);
-            let read = woken_at(&mut self.kernel, left, read);
-            let mut read = tokio::time::timeout_at(deadline, read).await;
+            let read = body.read(&mut self.inbox, &mut self.io, &mut out[filled..]);
+            let read = woken_at(&mut self.kernel, enough, read);
+            let mut read = tokio::select! {
+                biased;
+                read = tokio::time::timeout_at(deadline, read) => read,
+                () = done.closed(), if is_awaited => {
+                    is_awaited = false;
+                    continue;
+                }
+            };
             if read.is_err() {
                 // The bytes that are there may not reach the mark; they count all the same.
                 self.kernel.wake_at(1);
-                let read_now = self.inbox.body(&mut self.io, &mut out[filled..]);
+                let read_now = body.read(&mut self.inbox, &mut self.io, &mut out[filled..]);
                 read = tokio::time::timeout(MOMENT, read_now).await;
             }
             if let Ok(read) = read {
-                filled += read.map_err(|error| LinkError::Away(error.to_string()))?;
+                match read.map_err(|error| LinkError::Away(error.to_string()))? {
+                    ReadBody::Bytes(read) => filled += read,
+                    ReadBody::Stopped => return Err(LinkError::Refused(BulkStatus::Stopped)),
+                }
             }
             if Instant::now() >= deadline && filled < out.len() {
                 if filled - before < LEAST_RECEIVED {

@@ -6,7 +6,7 @@ use potluck_core::hedging::STALL_TIMEOUT;
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::{SEGMENT, SegmentHashes};
 use potluck_wire::addresses::Address;
-use potluck_wire::bulk::{Forwarded, Inbox, Reply, SessionKeys};
+use potluck_wire::bulk::{BODY_STOPPED, Forwarded, Inbox, Reply, SLICE, SessionKeys};
 use potluck_wire::net::{Detached, Net, Stream, SystemNet};
 use potluck_wire::ticket::{Secret, Ticket};
 use std::pin::Pin;
@@ -160,7 +160,7 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
                     let stored = Reply::stored(AckLevel::Memory, receipt(1));
                     (len, Reply { forwarded, ..stored })
                 }
-                Request::Get { .. } => panic!("nothing is read"),
+                Request::Get { .. } | Request::Stop => panic!("nothing is read"),
             };
             let mut body = vec![0; len as usize];
             let mut filled = 0;
@@ -455,4 +455,59 @@ async fn partially_sent_requests_get_their_own_chunks() {
     futures_util::future::join_all(reads).await;
     drop(link);
     donor.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_get_that_nobody_waits_for_is_stopped() {
+    let (link, mut io, mut keys) = link();
+    let long = vec![5; 3 * SLICE as usize];
+    let next = vec![6; 1000];
+    let asked = |bytes: &[u8]| {
+        let (name, len) = (ChunkName::of(bytes), bytes.len() as u32);
+        ChunkRequest { name, len, part: None, seal: None }
+    };
+    let (began, begun) = oneshot::channel();
+    let (stopped, is_stopped) = oneshot::channel();
+    let (long_body, next_body) = (long.clone(), next.clone());
+    let donor = tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        let (tag, _) = inbox.request(&mut io).await.expect("a frame").expect("a get");
+        let head = Reply::found(long_body.len() as u32).encode(tag, &mut keys.donor);
+        io.write(&head, &long_body[..SLICE as usize]).await.expect("a slice");
+        began.send(()).expect("the test waits");
+        let stop = inbox.request(&mut io).await.expect("a frame");
+        assert_eq!(stop, Some((tag, Request::Stop)));
+        stopped.send(()).expect("the test waits");
+        io.write(&BODY_STOPPED, &[]).await.expect("stopped");
+        let (tag, _) = inbox.request(&mut io).await.expect("a frame").expect("a get");
+        let head = Reply::found(next_body.len() as u32).encode(tag, &mut keys.donor);
+        io.write(&head, &next_body).await.expect("an answer");
+    });
+    tokio::select! {
+        _ = link.get(asked(&long)) => panic!("it never ends"),
+        begun = begun => begun.expect("the donor runs"),
+    }
+    is_stopped.await.expect("the donor is told");
+    let got = link.get(asked(&next)).await.expect("the connection is of use");
+    assert!(got[..] == next);
+    donor.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_donor_that_stops_unasked_has_failed_and_stays_of_use() {
+    let (link, mut io, mut keys) = link();
+    let bytes = vec![5; 2 * SLICE as usize];
+    let (name, len) = (ChunkName::of(&bytes), bytes.len() as u32);
+    tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        while let Ok(Some((tag, _))) = inbox.request(&mut io).await {
+            let head = Reply::found(len).encode(tag, &mut keys.donor);
+            io.write(&head, &bytes[..SLICE as usize]).await.expect("a slice");
+            io.write(&BODY_STOPPED, &[]).await.expect("stopped");
+        }
+    });
+    for _ in 0..2 {
+        let answer = link.get(ChunkRequest { name, len, part: None, seal: None }).await;
+        assert!(matches!(answer, Err(LinkError::Refused(BulkStatus::Stopped))), "{answer:?}");
+    }
 }

@@ -4,11 +4,15 @@
 use super::BulkSession;
 use crate::socket::PeerIo;
 use crate::store::{FoundChunk, StoreRefusal};
+use crate::throttle::PausedByOwner;
 use potluck_core::chunk::ChunkName;
 use potluck_core::fair_turns::TurnCost;
 use potluck_core::merkle::whole_segments;
 use potluck_core::traffic::Direction;
-use potluck_wire::bulk::{BulkStatus, ChunkPart, FrameError, Reply, SendFileError};
+use potluck_wire::bulk::{
+    BODY_STOPPED, BulkStatus, ChunkPart, FrameError, PIECE, Reply, SLICE_FOLLOWS, SendFileError,
+    slices,
+};
 use potluck_wire::env;
 use potluck_wire::ticket::Ops;
 use std::io;
@@ -45,38 +49,69 @@ impl BulkSession {
             return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed), false).await;
         };
         let len = range.end - range.start;
-        let bytes = self.service.throttle.slice(len.into()) as u32;
-        let cost = TurnCost { direction: Direction::Read, bytes, requests: 1 };
-        if self.turn(io, tag, cost).await?.is_err() {
+        if self.turn(io, tag, self.cost_of(&range, 1)).await?.is_err() {
             return self.answer(io, tag, Reply::bare(BulkStatus::Away), false).await;
         }
         let body = proof.len() as u32 + len;
         let found = Reply { limit: self.limit(), ..Reply::found(body) };
         let mut head = found.encode(tag, &mut self.lane);
         head.extend_from_slice(&proof);
-        match self.send_in_slices(io, &head, &chunk, range).await {
-            Ok(()) => {
-                serving.served(body);
-                Ok(())
+        let mut sent = proof.len() as u32;
+        for slice in slices(proof.len() as u32, range.clone()) {
+            if slice.start > range.start {
+                // A pause stops the body as its reader does: the connection stays of use.
+                let is_stopped = self.ahead.read(&mut self.inbox, io, tag)?
+                    || self.turn_within(io, self.cost_of(&slice, 0)).await.is_err();
+                if is_stopped {
+                    io.write(&BODY_STOPPED, &[]).await?;
+                    serving.served(sent);
+                    return Ok(());
+                }
+                head = SLICE_FOLLOWS.to_vec();
             }
-            Err(SendFileError::Stream(why)) => Err(why.into()),
-            Err(SendFileError::File(why)) => {
-                tracing::warn!("cannot read chunk {name} to its end: {why}");
-                io.meanwhile(self.doubt(*name)).await;
-                Err(why.into())
+            sent += slice.end - slice.start;
+            match self.send_in_turns(io, &head, &chunk, slice).await {
+                Ok(()) => {}
+                Err(SendFileError::Stream(why)) => return Err(why.into()),
+                Err(SendFileError::File(why)) => {
+                    tracing::warn!("cannot read chunk {name} to its end: {why}");
+                    io.meanwhile(self.doubt(*name)).await;
+                    return Err(why.into());
+                }
             }
+        }
+        serving.served(body);
+        // The next answers may not be wanted any more after this one took a while.
+        if body as usize >= PIECE {
+            self.ahead.read(&mut self.inbox, io, tag)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the cost of the first turn for a range of a chunk.
+    fn cost_of(&self, range: &Range<u32>, requests: u32) -> TurnCost {
+        let bytes = self.service.throttle.slice((range.end - range.start).into()) as u32;
+        TurnCost { direction: Direction::Read, bytes, requests }
+    }
+
+    /// Waits for a turn in the middle of a body, where nothing can be said meanwhile.
+    async fn turn_within(&self, io: &mut impl PeerIo, cost: TurnCost) -> Result<(), PausedByOwner> {
+        let throttle = &self.service.throttle;
+        match throttle.is_limited() {
+            true => io.meanwhile(throttle.turn(self.flow(), cost)).await,
+            false => Ok(()),
         }
     }
 
-    /// Sends `head`, and the range of the chunk in slices, each in its turn. The first turn was had before.
-    async fn send_in_slices(
+    /// Sends `head` and a slice of the chunk, in as many turns as the throttle asks for. The first turn was had before.
+    async fn send_in_turns(
         &self,
         io: &mut impl PeerIo,
         head: &[u8],
         chunk: &FoundChunk,
-        range: Range<u32>,
+        slice: Range<u32>,
     ) -> Result<(), SendFileError> {
-        let (mut at, end) = (u64::from(range.start), u64::from(range.end));
+        let (mut at, end) = (u64::from(slice.start), u64::from(slice.end));
         let mut head = head;
         loop {
             let until = at + self.service.throttle.slice(end - at);
@@ -86,14 +121,9 @@ impl BulkSession {
             if at == end {
                 return Ok(());
             }
-            let bytes = self.service.throttle.slice(end - at) as u32;
-            let cost = TurnCost { direction: Direction::Read, bytes, requests: 0 };
-            let throttle = &self.service.throttle;
-            if throttle.is_limited() {
-                // If the owner pauses, the body that was promised cannot be sent to its end, so the connection ends.
-                let turn = io.meanwhile(throttle.turn(self.flow(), cost)).await;
-                turn.map_err(io::Error::from)?;
-            }
+            // If the owner pauses, the slice that was promised cannot be sent to its end, so the connection ends.
+            let turn = self.turn_within(io, self.cost_of(&(at as u32..slice.end), 0)).await;
+            turn.map_err(io::Error::from)?;
         }
     }
 

@@ -4,7 +4,7 @@ use crate::pool::{Pool, SESSION, bytes_below, content, receipt};
 use potluck_core::chunk::{ChunkName, verify_segments};
 use potluck_core::merkle::{SEGMENT, proof_len};
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{BulkStatus, ChunkPart, Reply, Request};
+use potluck_wire::bulk::{BulkStatus, ChunkPart, Reply, Request, SLICE};
 use potluck_wire::ticket::Caveat;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,6 +119,35 @@ async fn pipelined_requests_are_answered_in_order() {
         let sent = client.reply().await.expect("connection").expect("answer");
         assert!(client.body(sent.body).await.expect("body") == *bytes);
     }
+}
+
+/// The chunk is far longer than what sockets hold, so that the donor is in the middle of it when it hears of the stops.
+#[tokio::test]
+async fn a_stopped_get_ends_between_slices() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    let (long, short) = (content(1, 64 << 20), content(2, 70_000));
+    client.put(&long, AckLevel::Memory).await;
+    client.put(&short, AckLevel::Memory).await;
+    let get = |bytes: &[u8]| Request::Get { name: ChunkName::of(bytes), part: None };
+    for bytes in [&long, &short, &long, &short] {
+        client.send(get(bytes), &[]).await.expect("sent");
+    }
+    let first = client.reply().await.expect("a connection").expect("an answer");
+    assert_eq!(first, Reply::found(long.len() as u32));
+    client.stop(&[3, 2, 1]).await;
+    let body = client.body(first.body).await.expect("a body");
+    assert!(body.len() < long.len() && body.len().is_multiple_of(SLICE as usize));
+    assert!(body == long[..body.len()]);
+    for _ in [2, 1] {
+        let stopped = client.reply().await.expect("a connection").expect("an answer");
+        assert_eq!(stopped, Reply::bare(BulkStatus::Stopped));
+    }
+    let last = client.reply().await.expect("a connection").expect("an answer");
+    assert!(client.body(last.body).await.expect("a body") == short, "it was not stopped");
+    client.stop(&[0, 2]).await;
+    assert!(client.get(&ChunkName::of(&short)).await == Some(short), "late stops change nothing");
+    pool.stop().await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Lender, Owner};
-use potluck_wire::bulk::{BulkIo, BulkStatus, FrameError, Reply, Request};
+use potluck_wire::bulk::{BulkIo, BulkStatus, FrameError, ReadBody, Reply, Request, SlicedBody};
 use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
 use potluck_wire::env::Env;
@@ -261,13 +261,26 @@ impl Client {
         Ok(self.opened.inbox.reply(&mut self.opened.io).await?.map(|(_, reply)| reply))
     }
 
+    /// Receives a body of `len` bytes, or as much of it as comes before it is stopped.
     pub async fn body(&mut self, len: u32) -> Result<Vec<u8>, FrameError> {
-        let mut body = vec![0; len as usize];
+        let (mut receiving, mut body) = (SlicedBody::new(len), vec![0; len as usize]);
         let mut at = 0;
         while at < body.len() {
-            at += self.opened.inbox.body(&mut self.opened.io, &mut body[at..]).await?;
+            let OpenedBulk { io, inbox, .. } = &mut self.opened;
+            match receiving.read(inbox, io, &mut body[at..]).await? {
+                ReadBody::Bytes(read) => at += read,
+                ReadBody::Stopped => body.truncate(at),
+            }
         }
         Ok(body)
+    }
+
+    /// Stops the gets that were sent so many requests before the last one, all at once.
+    pub async fn stop(&mut self, back: &[u32]) {
+        let lane = &mut self.opened.lane;
+        let head = |back: &u32| Request::Stop.encode(self.tag - back, lane);
+        let heads: Vec<u8> = back.iter().flat_map(head).collect();
+        self.opened.io.write(&heads, &[]).await.expect("a connection");
     }
 
     pub async fn put_as(
