@@ -1,4 +1,5 @@
-//! The load of a donor: a sample of each second, and its score (docs/papers.md, CEFT).
+//! The load of a donor: a sample of each second, and its score (docs/papers.md, CEFT). The score says what others than
+//! Potluck use, so that a donor does not look busy to a reader because of what that reader has it do.
 //!
 //! The donor reads files and counters; this module parses ([`ProcText`]) and differences ([`Counters`]) them, so that
 //! every platform's sample means the same.
@@ -6,8 +7,8 @@
 mod proc_text;
 
 pub use proc_text::{
-    ProcText, parse_diskstats, parse_load1, parse_meminfo, parse_net_dev, parse_procs_blocked,
-    parse_psi,
+    ProcText, parse_diskstats, parse_lent_disk, parse_load1, parse_meminfo, parse_net_dev,
+    parse_procs_blocked, parse_psi, parse_self_io, parse_self_ticks,
 };
 
 use crate::governor::Yielding;
@@ -33,11 +34,12 @@ pub struct Load {
     pub memory_free: u64,
     /// The size of the machine's memory in bytes.
     pub memory_total: u64,
-    /// The bytes a second read from all disks.
+    /// The bytes a second read from the disk of the lent directory, or from all disks where that one is not known.
     pub disk_read_bytes_s: u64,
-    /// The bytes a second written to all disks.
+    /// The bytes a second written to the disk of the lent directory, or to all disks where that one is not known.
     pub disk_write_bytes_s: u64,
-    /// The share of the time in which the busiest disk worked, 0 to 1.
+    /// The share of the time in which the disk of the lent directory worked, or the busiest disk where that one is not
+    /// known, 0 to 1.
     pub disk_busy: f32,
     /// The number of processes that wait for a disk.
     pub io_processes: u32,
@@ -45,7 +47,7 @@ pub struct Load {
     pub net_rx_bytes_s: u64,
     /// The bytes a second sent by all network links.
     pub net_tx_bytes_s: u64,
-    /// The bytes a second that the network link carries each way; 0 when unknown.
+    /// The bytes a second that the network link carries each way, as [`LinkSpeed`] knows it; 0 when unknown.
     pub net_link_bytes_s: u64,
     /// Pressure stall information; `None` where the kernel does not tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +61,36 @@ pub struct Load {
     /// Why the donor yields to its owner, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yielding: Option<Yielding>,
+    /// The share of all CPUs that Potluck's own process used, 0 to 1.
+    pub own_cpu_busy: f32,
+    /// The bytes a second that Potluck's own process read from disks and wrote to them.
+    pub own_disk_bytes_s: u64,
 }
+
+/// A resource of a donor's machine, in the order of their priority: the one that slows writing most comes first
+/// (CEFT §5.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// The memory, which takes up what is written before the disk does.
+    Memory,
+    /// The network link.
+    Network,
+    /// The disk of the lent directory.
+    Disk,
+    /// The CPUs, all together.
+    Cpu,
+}
+
+/// The score above which a donor is hot: others have more than one half of what it could do (CEFT §5.3).
+pub const HOT: f32 = 0.5;
+
+/// The share of memory from which more use of it counts. What programs merely hold slows nobody; with less than a
+/// quarter left, the page cache that takes up writes gets small.
+const MEMORY_FILLED: f32 = 0.75;
+
+/// The share of the time that a disk must be busy for others before the processes that wait for one are taken to wait
+/// for this one.
+const DISK_SHARED: f32 = 0.1;
 
 /// Pressure stall information: the percentages of the last ten seconds in which some task waited.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -74,26 +105,48 @@ pub struct Pressure {
 }
 
 impl Load {
-    /// Returns how loaded the donor is, from 0 (idle) to 1: the donor with the lower score is to be asked first.
-    ///
-    /// A resource counts by how far its use exceeds one half (the threshold is CEFT's, docs/papers.md), and
-    /// a little below that. The priorities memory, network, disk, CPU weigh 8, 4, 2, 1: a
-    /// saturated resource outweighs all of lower priority together. Time stalled adds to time in
-    /// use, because a resource that tasks wait for is more than busy.
+    /// Returns how loaded the donor is by others than Potluck, from 0 (idle) to 1: the share that is lost of the speed
+    /// of its scarcest resource. The donor with the lower score is to be asked first.
     pub fn score(&self) -> f32 {
-        let stalled = self.pressure.unwrap_or_default();
-        let memory = 1.0 - ratio(self.memory_free, self.memory_total).unwrap_or(1.0);
-        let net = self.net_rx_bytes_s.max(self.net_tx_bytes_s);
-        let network = ratio(net, self.net_link_bytes_s).unwrap_or(0.0);
-        // With n processes at a disk, one more gets 1/(n+1) of it (docs/papers.md, CEFT).
-        let shared = 1.0 - 1.0 / (self.io_processes as f32 + 1.0);
-        let disk = self.disk_busy.max(shared);
-        let weighted = 8.0 * weight(memory + stalled.memory / 100.0)
-            + 4.0 * weight(network)
-            + 2.0 * weight(disk + stalled.io / 100.0)
-            + weight(self.cpu_busy + stalled.cpu / 100.0);
         let least = if self.yielding.is_some() { YIELDING } else { 0.0 };
-        (weighted / 15.0).max(least)
+        self.used_by_others().into_iter().map(|(_, used)| used).fold(least, f32::max)
+    }
+
+    /// Returns the resource that makes this donor hot, the one of the highest priority if there are several; `None`
+    /// where it is not hot.
+    pub fn hot_resource(&self) -> Option<Resource> {
+        let hot = self.used_by_others().into_iter().find(|(_, used)| *used > HOT);
+        hot.map(|(resource, _)| resource)
+    }
+
+    /// Returns the share of each resource that others use, in the order of priority. Time in which tasks stalled counts
+    /// like time in use, as far as it is not our own tasks that work there.
+    fn used_by_others(&self) -> [(Resource, f32); 4] {
+        let stalled = self.pressure.unwrap_or_default();
+        let filled = 1.0 - ratio(self.memory_free, self.memory_total).unwrap_or(1.0);
+        let memory = (filled - MEMORY_FILLED) / (1.0 - MEMORY_FILLED);
+
+        let received = self.net_rx_bytes_s.saturating_sub(self.stored_bytes_s);
+        let sent = self.net_tx_bytes_s.saturating_sub(self.served_bytes_s);
+        let network = ratio(received.max(sent), self.net_link_bytes_s).unwrap_or(0.0);
+
+        let all_disk = self.disk_read_bytes_s.saturating_add(self.disk_write_bytes_s);
+        let others_disk = all_disk.saturating_sub(self.own_disk_bytes_s);
+        let of_others = ratio(others_disk, all_disk).unwrap_or(1.0);
+        let busy = self.disk_busy.max(stalled.io / 100.0) * of_others;
+        // With n processes at a disk, one more gets 1/(n+1) of it: min(1 - used, 1/(n+1)) is left.
+        let waiting = self.io_processes as f32 * of_others;
+        let shared = if busy >= DISK_SHARED { 1.0 - 1.0 / (waiting + 1.0) } else { 0.0 };
+
+        let cpu = self.cpu_busy.max(stalled.cpu / 100.0);
+        let own = if self.cpu_busy > 0.0 { self.own_cpu_busy / self.cpu_busy } else { 0.0 };
+        let cpu = cpu * (1.0 - share(own));
+        [
+            (Resource::Memory, share(memory.max(stalled.memory / 100.0))),
+            (Resource::Network, share(network)),
+            (Resource::Disk, share(busy.max(shared))),
+            (Resource::Cpu, share(cpu)),
+        ]
     }
 
     /// Returns these rates as far as the donor's limits let them be true; a limit is all that is known of a donor of which
@@ -114,11 +167,34 @@ fn ratio(part: u64, whole: u64) -> Option<f32> {
     (whole > 0).then(|| (part as f64 / whole as f64) as f32)
 }
 
-/// Returns the weight of a use: nine tenths of the scale lie above one half. A value from outside that is
-/// no share counts as idle.
-fn weight(used: f32) -> f32 {
-    let used = if used > 0.0 { used.min(1.0) } else { 0.0 };
-    0.2 * used.min(0.5) + 1.8 * (used - 0.5).max(0.0)
+/// Returns a value as a share from 0 to 1; one that is no number counts as idle.
+fn share(value: f32) -> f32 {
+    if value > 0.0 { value.min(1.0) } else { 0.0 }
+}
+
+/// The speed of the network link. What a driver says counts only until Potluck itself has moved bytes: virtual links
+/// say 10 Gb/s whatever they carry, and a fast link may lead to a slow line. From then on it is the most that was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkSpeed {
+    best: u64,
+    is_measured: bool,
+}
+
+/// The bytes a second that Potluck must have moved itself before the link counts as measured. A transfer is as fast as
+/// its slowest part, which may be far away; one below this says nothing about the link here.
+const MEASURED_FROM: u64 = 1 << 20;
+
+impl LinkSpeed {
+    /// Notes what the link carried, and returns the bytes a second that it carries each way, where the driver says
+    /// `told`; 0 when nothing is known.
+    pub fn after(&mut self, load: &Load, told: u64) -> u64 {
+        self.best = self.best.max(load.net_rx_bytes_s).max(load.net_tx_bytes_s);
+        let own = load.served_bytes_s.max(load.stored_bytes_s);
+        let carried = load.net_rx_bytes_s.max(load.net_tx_bytes_s);
+        // Bytes between processes of one machine are on no link.
+        self.is_measured |= own.min(carried) >= MEASURED_FROM;
+        if self.is_measured { self.best } else { told.max(self.best) }
+    }
 }
 
 /// The CPU time since boot, of all CPUs, in the kernel's ticks.
@@ -156,7 +232,7 @@ pub struct NetTotals {
 pub struct Counters {
     /// CPU time of all processors.
     pub cpu: CpuTimes,
-    /// The work of whole disks, by the name of the disk.
+    /// The work of the disk of the lent directory, by its name, or of all whole disks where it is not known.
     pub disks: BTreeMap<String, DiskTotals>,
     /// The work of real network links, by the name of the interface.
     pub nets: BTreeMap<String, NetTotals>,
@@ -164,6 +240,10 @@ pub struct Counters {
     pub served: u64,
     /// The bytes that Potluck stored for writers.
     pub stored: u64,
+    /// The CPU time that Potluck's own process has used, in the kernel's ticks.
+    pub own_ticks: u64,
+    /// The bytes that Potluck's own process has read from disks and written to them.
+    pub own_disk: u64,
 }
 
 impl Counters {
@@ -175,10 +255,9 @@ impl Counters {
             return Load::default();
         }
         let per_second = |bytes: u64| (bytes as f64 / seconds) as u64;
-        let cpu = ratio(
-            self.cpu.busy.saturating_sub(earlier.cpu.busy),
-            self.cpu.total.saturating_sub(earlier.cpu.total),
-        );
+        let ticks = self.cpu.total.saturating_sub(earlier.cpu.total);
+        let cpu = ratio(self.cpu.busy.saturating_sub(earlier.cpu.busy), ticks);
+        let own_cpu = ratio(self.own_ticks.saturating_sub(earlier.own_ticks), ticks);
         let disk = |figure: fn(&DiskTotals) -> u64| growth(&self.disks, &earlier.disks, figure);
         let net = |figure: fn(&NetTotals) -> u64| growth(&self.nets, &earlier.nets, figure);
         let sum = |rates: Vec<u64>| per_second(rates.iter().fold(0, |a, b| a.saturating_add(*b)));
@@ -192,6 +271,8 @@ impl Counters {
             net_tx_bytes_s: sum(net(|n| n.tx)),
             served_bytes_s: per_second(self.served.saturating_sub(earlier.served)),
             stored_bytes_s: per_second(self.stored.saturating_sub(earlier.stored)),
+            own_cpu_busy: own_cpu.unwrap_or(0.0).min(1.0),
+            own_disk_bytes_s: per_second(self.own_disk.saturating_sub(earlier.own_disk)),
             ..Load::default()
         }
     }

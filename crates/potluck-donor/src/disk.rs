@@ -56,6 +56,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Returns the state of the file system that holds `dir`.
     fn space(&self, dir: &Path) -> io::Result<DiskSpace>;
 
+    /// Returns the device of the file system that holds `dir`, as its major and minor number; `None` where there is no
+    /// such thing.
+    fn device(&self, _dir: &Path) -> Option<(u32, u32)> {
+        None
+    }
+
     /// Takes the lock of a directory until the result is dropped or the process dies; fails with `WouldBlock` if any
     /// process, even this one, holds it.
     fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>>;

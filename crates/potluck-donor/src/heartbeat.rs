@@ -117,7 +117,8 @@ impl Heartbeats {
         state: State,
         about: watch::Receiver<DonorFacts>,
     ) -> Self {
-        let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
+        let lent = service.store.layout().root();
+        let sampler = Some(Sampler::new(&*disk, service.env.clock.clone(), lent));
         let noted = (service.env.clock.now(), state.heard().changes);
         Self {
             service,

@@ -3,11 +3,11 @@
 
 use crate::disk::{Disk, OldFile};
 use potluck_core::clock::{SharedClock, Tick};
-use potluck_core::load::{Counters, Load, ProcText};
+use potluck_core::load::{Counters, LinkSpeed, Load, ProcText};
 use std::path::Path;
 
 /// The files that a sample reads, in the order of [`ProcText`]'s fields.
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
     "/proc/stat",
     "/proc/loadavg",
     "/proc/meminfo",
@@ -16,6 +16,8 @@ const FILES: [&str; 8] = [
     "/proc/pressure/cpu",
     "/proc/pressure/io",
     "/proc/pressure/memory",
+    "/proc/self/stat",
+    "/proc/self/io",
 ];
 
 /// The number of samples between two looks at the links' speeds, which hardly ever change.
@@ -28,8 +30,12 @@ pub(crate) struct Sampler {
     clock: SharedClock,
     files: [ProcFile; FILES.len()],
     earlier: Option<(Counters, Tick)>,
-    link: u64,
-    link_age: u32,
+    /// The device of the lent directory, as its major and minor number.
+    lent_device: Option<(u32, u32)>,
+    link: LinkSpeed,
+    /// The bytes a second that the driver of the fastest link tells.
+    told: u64,
+    told_age: u32,
 }
 
 /// An open file of `/proc`; its text is empty where the machine does not have the file.
@@ -67,33 +73,56 @@ impl ProcFile {
 }
 
 impl Sampler {
-    /// Opens the files through `disk`, so that a simulated donor sees a simulated machine, or none.
-    pub fn new(disk: &dyn Disk, clock: SharedClock) -> Self {
+    /// Opens the files through `disk`, so that a simulated donor sees a simulated machine, or none. The disk that is
+    /// sampled is that of the directory `lent`.
+    pub fn new(disk: &dyn Disk, clock: SharedClock, lent: &Path) -> Self {
         let files = FILES.map(|path| ProcFile::open(disk, path));
-        Self { clock, files, earlier: None, link: 0, link_age: SPEED_EVERY }
+        let (link, lent_device) = (LinkSpeed::default(), disk.device(lent));
+        Self { clock, files, earlier: None, lent_device, link, told: 0, told_age: SPEED_EVERY }
     }
 
     /// Returns the load since the last sample; `served` and `stored` are the bytes that the donor has served and stored
     /// so far.
     pub fn sample(&mut self, disk: &dyn Disk, served: u64, stored: u64) -> Load {
         self.files.iter_mut().for_each(ProcFile::refresh);
-        let [stat, loadavg, meminfo, diskstats, net_dev, psi_cpu, psi_io, psi_memory] =
-            self.files.each_ref().map(ProcFile::text);
-        let text =
-            ProcText { stat, loadavg, meminfo, diskstats, net_dev, psi_cpu, psi_io, psi_memory };
+        let [
+            stat,
+            loadavg,
+            meminfo,
+            diskstats,
+            net_dev,
+            psi_cpu,
+            psi_io,
+            psi_memory,
+            self_stat,
+            self_io,
+        ] = self.files.each_ref().map(ProcFile::text);
+        let text = ProcText {
+            stat,
+            loadavg,
+            meminfo,
+            diskstats,
+            net_dev,
+            psi_cpu,
+            psi_io,
+            psi_memory,
+            self_stat,
+            self_io,
+            lent_device: self.lent_device,
+        };
         let now = self.clock.now();
         let counters = Counters { served, stored, ..text.counters() };
-        self.link_age += 1;
-        if self.link_age >= SPEED_EVERY {
-            self.link = fastest_link(disk, counters.nets.keys());
-            self.link_age = 0;
+        self.told_age += 1;
+        if self.told_age >= SPEED_EVERY {
+            self.told = fastest_link(disk, counters.nets.keys());
+            self.told_age = 0;
         }
         let load = match &self.earlier {
             Some((earlier, at)) => text.load(&counters, earlier, now.saturating_sub(*at)),
             None => text.load(&counters, &counters, std::time::Duration::ZERO),
         };
         self.earlier = Some((counters, now));
-        Load { net_link_bytes_s: self.link, ..load }
+        Load { net_link_bytes_s: self.link.after(&load, self.told), ..load }
     }
 }
 
@@ -119,7 +148,7 @@ mod tests {
     #[test]
     fn a_sample_of_this_machine_makes_sense() {
         let clock: SharedClock = Arc::new(SystemClock::default());
-        let mut sampler = Sampler::new(&SystemDisk, clock.clone());
+        let mut sampler = Sampler::new(&SystemDisk, clock.clone(), &std::env::temp_dir());
         let first = sampler.sample(&SystemDisk, 0, 0);
         assert!(first.memory_total > 0 && first.memory_free <= first.memory_total);
         assert_eq!(first.served_bytes_s, 0, "no rate without an interval");

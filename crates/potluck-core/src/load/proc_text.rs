@@ -23,14 +23,24 @@ pub struct ProcText<'a> {
     pub psi_io: &'a str,
     /// The content of `/proc/pressure/memory`.
     pub psi_memory: &'a str,
+    /// The content of `/proc/self/stat`.
+    pub self_stat: &'a str,
+    /// The content of `/proc/self/io`.
+    pub self_io: &'a str,
+    /// The device of the lent directory, as its major and minor number.
+    pub lent_device: Option<(u32, u32)>,
 }
 
 impl ProcText<'_> {
-    /// Returns the machine's counters; Potluck's own are left at 0 for the caller to fill in.
+    /// Returns the counters of the machine and of this process; the bytes that Potluck served and stored are left at 0
+    /// for the caller to fill in.
     pub fn counters(&self) -> Counters {
+        let lent = self.lent_device.and_then(|device| parse_lent_disk(self.diskstats, device));
         Counters {
             cpu: CpuTimes::parse(self.stat).unwrap_or_default(),
-            disks: parse_diskstats(self.diskstats),
+            own_ticks: parse_self_ticks(self.self_stat).unwrap_or(0),
+            own_disk: parse_self_io(self.self_io).unwrap_or(0),
+            disks: lent.map_or_else(|| parse_diskstats(self.diskstats), |lent| [lent].into()),
             nets: parse_net_dev(self.net_dev),
             ..Counters::default()
         }
@@ -101,26 +111,62 @@ pub fn parse_meminfo(text: &str) -> Option<(u64, u64)> {
     Some((bytes("MemAvailable")?, bytes("MemTotal")?))
 }
 
+/// Returns the CPU time in ticks of the process of a `/proc/PID/stat` text, of user and system together.
+pub fn parse_self_ticks(text: &str) -> Option<u64> {
+    // The second field is the name of the program in brackets, which may have spaces and brackets of its own.
+    let (_, fields) = text.rsplit_once(") ")?;
+    let mut times = fields.split(' ').skip(11).map(|time| time.parse::<u64>());
+    let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
+    user.checked_add(system)
+}
+
+/// Returns the bytes that the process of a `/proc/PID/io` text has read from disks and written to them.
+pub fn parse_self_io(text: &str) -> Option<u64> {
+    let bytes = |key: &str| -> Option<u64> {
+        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))?;
+        value.trim().parse().ok()
+    };
+    bytes("read_bytes")?.checked_add(bytes("write_bytes")?)
+}
+
 /// Returns the whole physical disks by name. Layers over other disks (loop, RAID, LVM, compressed memory) and
 /// partitions would count the same bytes again. Memory disks, optical drives and floppy drives are left out as well.
 pub fn parse_diskstats(text: &str) -> BTreeMap<String, DiskTotals> {
-    const SECTOR: u64 = 512; // the unit of this file, whatever the disk's own (iostats.rst)
     const LAYERED: [&str; 7] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
-    let disk = |line: &str| -> Option<(String, DiskTotals)> {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let name = *fields.get(2)?;
-        let figure = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        let totals = DiskTotals {
-            read: figure(5)?.checked_mul(SECTOR)?,
-            written: figure(9)?.checked_mul(SECTOR)?,
-            busy_ms: figure(12)?,
-        };
-        (!LAYERED.iter().any(|prefix| name.starts_with(prefix))).then(|| (name.into(), totals))
-    };
-    let mut disks: BTreeMap<String, DiskTotals> = text.lines().filter_map(disk).collect();
+    let mut disks: BTreeMap<String, DiskTotals> = text
+        .lines()
+        .filter_map(parse_disk)
+        .filter(|(_, name, _)| !LAYERED.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|(_, name, totals)| (name.to_owned(), totals))
+        .collect();
     let names: BTreeSet<String> = disks.keys().cloned().collect();
     disks.retain(|name, _| !whole_disk(name).is_some_and(|whole| names.contains(whole)));
     disks
+}
+
+/// Returns the name and the work of the disk that has a device: of the whole disk where the device is a partition, since
+/// others use its other partitions, and of a layer over other disks where it is one. `None` for devices without a disk
+/// of their own, such as those of btrfs, NFS or memory.
+pub fn parse_lent_disk(text: &str, device: (u32, u32)) -> Option<(String, DiskTotals)> {
+    let (_, lent, totals) = text.lines().filter_map(parse_disk).find(|(at, ..)| *at == device)?;
+    let of_name = |name: &str| text.lines().filter_map(parse_disk).find(|disk| disk.1 == name);
+    let whole = whole_disk(lent).and_then(of_name);
+    let (name, totals) = whole.map_or((lent, totals), |(_, name, totals)| (name, totals));
+    Some((name.to_owned(), totals))
+}
+
+/// Returns the device, the name and the work of the disk of a line of `/proc/diskstats`.
+fn parse_disk(line: &str) -> Option<((u32, u32), &str, DiskTotals)> {
+    const SECTOR: u64 = 512; // the unit of this file, whatever the disk's own (iostats.rst)
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u32>().ok();
+    let figure = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let totals = DiskTotals {
+        read: figure(5)?.checked_mul(SECTOR)?,
+        written: figure(9)?.checked_mul(SECTOR)?,
+        busy_ms: figure(12)?,
+    };
+    Some(((number(0)?, number(1)?), *fields.get(2)?, totals))
 }
 
 /// Returns the disk that a partition's name implies: `sda` of `sda1`, `nvme0n1` of `nvme0n1p2`.

@@ -2,8 +2,8 @@
 
 use potluck_core::governor::{OwnerResource, Yielding};
 use potluck_core::load::{
-    CpuTimes, Load, Pressure, ProcText, parse_diskstats, parse_meminfo, parse_net_dev,
-    parse_procs_blocked, parse_psi,
+    CpuTimes, HOT, LinkSpeed, Load, Pressure, ProcText, Resource, parse_diskstats, parse_lent_disk,
+    parse_meminfo, parse_net_dev, parse_procs_blocked, parse_psi, parse_self_io, parse_self_ticks,
 };
 use potluck_core::traffic::BothWays;
 use proptest::prelude::*;
@@ -73,7 +73,8 @@ proptest! {
         let t = text.as_str();
         let all = ProcText {
             stat: t, loadavg: t, meminfo: t, diskstats: t, net_dev: t,
-            psi_cpu: t, psi_io: t, psi_memory: t,
+            psi_cpu: t, psi_io: t, psi_memory: t, self_stat: t, self_io: t,
+            lent_device: Some((254, 1)),
         };
         let real = ProcText { stat: STAT, diskstats: DISKSTATS, ..ProcText::default() };
         for (now, before) in [(all, real), (real, all)] {
@@ -148,12 +149,71 @@ fn rates_are_growth_over_time_and_new_devices_make_no_jump() {
 }
 
 #[test]
-fn a_saturated_resource_outweighs_all_of_lower_priority() {
-    let memory = Load { memory_total: 1, ..Load::default() };
-    let network = Load { net_rx_bytes_s: 1, net_link_bytes_s: 1, ..Load::default() };
-    let disk = Load { disk_busy: 1.0, ..Load::default() };
-    let cpu = Load { cpu_busy: 1.0, ..Load::default() };
-    assert!(memory.score() > Load { disk_busy: 1.0, cpu_busy: 1.0, ..network }.score());
-    assert!(network.score() > Load { cpu_busy: 1.0, ..disk }.score());
-    assert!(disk.score() > cpu.score() && cpu.score() > Load::default().score());
+fn the_first_hot_resource_by_priority_is_named() {
+    let memory = Load { memory_free: 10, memory_total: 100, ..Load::default() };
+    let network = Load { net_rx_bytes_s: 60, net_link_bytes_s: 100, ..Load::default() };
+    let disk = Load { disk_busy: 0.6, ..Load::default() };
+    let cpu = Load { cpu_busy: 0.9, ..Load::default() };
+    let hot = |load: Load| (load.score() > HOT).then(|| load.hot_resource()).flatten();
+    assert_eq!(hot(Load { memory_free: 30, ..memory }), None, "what is merely held slows nobody");
+    assert_eq!(hot(memory), Some(Resource::Memory));
+    assert_eq!(hot(Load { disk_busy: 1.0, cpu_busy: 1.0, ..network }), Some(Resource::Network));
+    assert_eq!(hot(Load { cpu_busy: 1.0, ..disk }), Some(Resource::Disk));
+    assert_eq!(hot(cpu), Some(Resource::Cpu));
+    assert_eq!(Load { cpu_busy: 0.5, ..cpu }.hot_resource(), None);
+    let queued = Load { io_processes: 2, disk_busy: 0.2, ..Load::default() };
+    assert_eq!(hot(queued), Some(Resource::Disk), "one more gets a third");
+    assert_eq!(hot(Load { disk_busy: 0.0, ..queued }), None, "they wait for another disk");
+}
+
+#[test]
+fn own_work_makes_no_donor_look_busy() {
+    let busy = Load {
+        cpu_busy: 0.8,
+        disk_busy: 1.0,
+        disk_write_bytes_s: 1000,
+        net_rx_bytes_s: 1000,
+        net_link_bytes_s: 1000,
+        io_processes: 3,
+        ..Load::default()
+    };
+    assert_eq!(busy.score(), 1.0);
+    let own = Load { own_cpu_busy: 0.8, own_disk_bytes_s: 1000, stored_bytes_s: 1000, ..busy };
+    assert_eq!(own.score(), 0.0);
+    let half = Load { own_cpu_busy: 0.4, own_disk_bytes_s: 500, stored_bytes_s: 500, ..busy };
+    assert!((0.4..0.7).contains(&half.score()), "{}", half.score());
+}
+
+#[test]
+fn a_link_is_as_fast_as_it_was_seen_to_be() {
+    let carried =
+        |total: u64, own| Load { net_rx_bytes_s: total, stored_bytes_s: own, ..Load::default() };
+    let mut link = LinkSpeed::default();
+    assert_eq!(link.after(&carried(10 << 10, 0), 1_250_000_000), 1_250_000_000, "what it says");
+    assert_eq!(link.after(&carried(0, 12 << 20), 1_250_000_000), 1_250_000_000, "over no link");
+    assert_eq!(link.after(&carried(12 << 20, 12 << 20), 1_250_000_000), 12 << 20);
+    assert_eq!(link.after(&carried(1 << 20, 0), 1_250_000_000), 12 << 20);
+    assert_eq!(link.after(&carried(50 << 20, 50 << 20), 0), 50 << 20, "it was the other end");
+    assert_eq!(LinkSpeed::default().after(&carried(5, 0), 0), 5, "nothing else is known");
+}
+
+#[test]
+fn the_disk_of_the_lent_directory_is_found_by_its_device() {
+    let lent = |device| parse_lent_disk(DISKSTATS, device).map(|(name, disk)| (name, disk.busy_ms));
+    assert_eq!(lent((254, 1)), Some(("vda".into(), 300)), "others use its other partitions");
+    assert_eq!(lent((259, 0)), Some(("nvme0n1".into(), 7)));
+    assert_eq!(lent((202, 1)), Some(("xvdb1".into(), 1)), "its whole disk is not listed");
+    assert_eq!(lent((7, 0)), Some(("loop0".into(), 9)), "a layer over another disk");
+    assert_eq!(lent((0, 34)), None, "btrfs has no disk of its own");
+    let text =
+        ProcText { diskstats: DISKSTATS, lent_device: Some((259, 1)), ..ProcText::default() };
+    assert_eq!(text.counters().disks.keys().collect::<Vec<_>>(), ["nvme0n1"]);
+}
+
+#[test]
+fn own_use_is_read_whatever_the_program_is_called() {
+    let stat = "42 (a ) b) S 1 42 42 0 -1 4194560 100 0 0 0 70 30 0 0 20 0 1 0 5 6 7\n";
+    assert_eq!(parse_self_ticks(stat), Some(100));
+    let io = "rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 8192\n";
+    assert_eq!(parse_self_io(io), Some(12_288));
 }

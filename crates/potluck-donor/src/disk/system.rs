@@ -85,6 +85,11 @@ impl Disk for SystemDisk {
         })
     }
 
+    fn device(&self, dir: &Path) -> Option<(u32, u32)> {
+        let device = rustix::fs::stat(dir).ok()?.st_dev;
+        Some((rustix::fs::major(device), rustix::fs::minor(device)))
+    }
+
     fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {
         let dir = File::open(dir)?;
         rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
