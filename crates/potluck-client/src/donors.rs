@@ -11,7 +11,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::traffic::Direction;
 use potluck_wire::bulk::BulkStatus;
-use potluck_wire::control::DonorAccess;
+use potluck_wire::control::{DonorAccess, DonorLoad};
 use potluck_wire::env::Env;
 use potluck_wire::ticket::TICKET_LIFE;
 use potluck_wire::upgrade::{self, UpgradeError};
@@ -54,6 +54,14 @@ impl ReadTickets for Donors {
 
     fn renew(&self, access: Vec<DonorAccess>) {
         self.learn(access);
+    }
+
+    fn all(&self) -> Vec<DonorId> {
+        self.known.lock().expect("no holder panics").keys().copied().collect()
+    }
+
+    fn hear(&self, loads: &[DonorLoad]) {
+        self.hear_loads(loads);
     }
 }
 
@@ -183,6 +191,39 @@ impl Donors {
     /// Describes why a donor failed, or why it cannot be reached from here.
     pub fn fault(&self, donor: DonorId, error: &LinkError) -> String {
         format!("{}: {error}", self.name(donor))
+    }
+
+    /// Returns about the number of bytes that came from a donor over the open link to it; `None` if there is none.
+    pub fn heard(&self, donor: DonorId) -> Option<u64> {
+        let slot = {
+            let known = self.known.lock().expect("no holder panics");
+            Arc::clone(&known.get(&donor)?.link)
+        };
+        let slot = slot.try_lock().ok()?; // it is held while a link is opened
+        slot.as_ref().filter(|link| link.is_open()).map(Link::heard)
+    }
+
+    /// Sees which of the donors that were silent say something again.
+    pub fn listen(&self) {
+        let silent: Vec<DonorId> = self.rates(|rates| {
+            let silent = rates.iter().filter(|(_, estimate)| estimate.is_silent());
+            silent.map(|(donor, _)| *donor).collect()
+        });
+        for donor in silent {
+            let heard = self.heard(donor);
+            self.rates(|rates| rates.entry(donor).or_default().listen(heard));
+        }
+    }
+
+    /// Learns how loaded donors are now, and which are there.
+    pub fn hear_loads(&self, loads: &[DonorLoad]) {
+        let mut known = self.known.lock().expect("no holder panics");
+        for told in loads {
+            if let Some(known) = known.get_mut(&told.donor) {
+                let access = Arc::make_mut(&mut known.access);
+                (access.live, access.load) = (told.live, told.load);
+            }
+        }
     }
 
     /// Returns the open link to a donor, and opens one if need be.

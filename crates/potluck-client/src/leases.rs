@@ -4,7 +4,7 @@
 use crate::measured_traffic::MeasuredTraffic;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::call::Caller;
-use potluck_wire::control::{DonorAccess, RenewLeases};
+use potluck_wire::control::{DonorAccess, DonorLoad, RenewLeases};
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -43,12 +43,16 @@ struct Leased {
     donors: Arc<dyn ReadTickets>,
 }
 
-/// The tickets by which an open file is read.
+/// The tickets by which an open file is read, and the loads of the donors that it is read from.
 pub(crate) trait ReadTickets: Send + Sync {
     /// Returns the donors for which new tickets should be asked.
     fn due(&self) -> Vec<DonorId>;
     /// Uses these new tickets from now on.
     fn renew(&self, access: Vec<DonorAccess>);
+    /// Returns all donors that the file is read from.
+    fn all(&self) -> Vec<DonorId>;
+    /// Learns how loaded donors are now.
+    fn hear(&self, loads: &[DonorLoad]);
 }
 
 /// The lease of an open file. It is renewed until this handle is dropped, and then runs out.
@@ -130,9 +134,14 @@ async fn renew_in(
 ) -> Result<(), Failure> {
     let versions: BTreeSet<VersionId> = files.iter().map(|file| file.version).collect();
     let donors: BTreeSet<DonorId> = files.iter().flat_map(|file| file.donors.due()).collect();
-    let versions = versions.into_iter().collect();
-    let (donors, traffic) = (donors.into_iter().collect(), traffic.take_untold());
-    let call = RenewLeases { space: space.into(), versions, donors, traffic };
+    let read_from: BTreeSet<DonorId> = files.iter().flat_map(|file| file.donors.all()).collect();
+    let call = RenewLeases {
+        space: space.into(),
+        versions: versions.into_iter().collect(),
+        donors: donors.into_iter().collect(),
+        read_from: read_from.into_iter().collect(),
+        traffic: traffic.take_untold(),
+    };
     let renewed = caller.call(&call).await?;
     for version in renewed.gone {
         tracing::debug!(%version, "the pool keeps this no longer than its file is there");
@@ -141,6 +150,7 @@ async fn renew_in(
         let due = file.donors.due();
         let access = renewed.donors.iter().filter(|access| due.contains(&access.donor));
         file.donors.renew(access.cloned().collect());
+        file.donors.hear(&renewed.loads);
     }
     Ok(())
 }

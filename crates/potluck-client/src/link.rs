@@ -17,7 +17,7 @@ use potluck_wire::bulk::{
 use potluck_wire::control::Source;
 use potluck_wire::env;
 use potluck_wire::error::Failure;
-use potluck_wire::net::{BoxStream, FileSender};
+use potluck_wire::net::{BoxStream, FileSender, UnreadBytes};
 use potluck_wire::ticket::{Caveat, Ops, Receipt};
 use potluck_wire::upgrade::{OpenedBulk, UpgradeError};
 use std::collections::BTreeMap;
@@ -224,6 +224,9 @@ enum Owed {
 pub struct Link {
     jobs: mpsc::UnboundedSender<Job>,
     sending: Arc<Mutex<Option<Sending>>>,
+    /// The bytes that the receiving half has read.
+    read: Arc<AtomicU64>,
+    unread: UnreadBytes,
 }
 
 impl Link {
@@ -242,11 +245,12 @@ impl Link {
         let (owe, owed) = mpsc::unbounded_channel();
         let files = kernel.file_sender();
         let sending = Arc::new(Mutex::new(Some(Sending::new(writing, lane, owe, files))));
-        let link = Self { jobs, sending: Arc::clone(&sending) };
+        let (read, unread) = (Arc::default(), kernel.unread());
+        let link = Self { jobs, sending: Arc::clone(&sending), read: Arc::clone(&read), unread };
         env::spawn(async move {
             let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
             let told = LimitTold { limit: None, tell: Box::new(limited) };
-            let incoming = Incoming { io, inbox, kernel, written, buffers, told };
+            let incoming = Incoming { io, inbox, kernel, written, read, buffers, told };
             let mut receiver = env::spawn(incoming.receive(owed));
             tokio::select! {
                 // Answers that were owed when the sender stopped are still received; if the donor died, there are
@@ -266,6 +270,12 @@ impl Link {
     /// Returns whether the connection still works as far as is known.
     pub fn is_open(&self) -> bool {
         !self.jobs.is_closed()
+    }
+
+    /// Returns a figure that changes when something comes from the donor, even if it is not read yet: about the number
+    /// of bytes that came.
+    pub fn heard(&self) -> u64 {
+        self.read.load(Ordering::Relaxed) + self.unread.count()
     }
 
     /// Stores a chunk on the donor, which forwards it as `forward` says.

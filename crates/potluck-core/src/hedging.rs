@@ -3,6 +3,7 @@
 
 use crate::clock::Tick;
 use crate::ids::DonorId;
+use crate::load::HOT;
 use crate::rate_estimate::RateEstimate;
 use crate::read_plan::ShardState;
 use std::collections::BTreeMap;
@@ -17,6 +18,13 @@ const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration:
 /// The time above which a request to a donor that yields to its owner is late: to ask another sooner would move the
 /// whole load to it, and back when that one yields, too.
 const LATE_IF_LIMITED: Duration = Duration::from_secs(15);
+/// A donor that owes an answer is silent when nothing comes from it for as long as these bytes take at its rate, within
+/// [`SILENT_BOUNDS`]. Then another is asked, long before the answer as a whole is late. A donor that many read from at
+/// once serves each of them in bursts, which are no longer than this.
+const SILENT_BYTES: u32 = 1 << 20;
+/// The bounds of the time after which a donor is silent. Together with a chunk from elsewhere the first costs a reader
+/// less than 200 ms on a LAN; above the second, a request is late anyway.
+const SILENT_BOUNDS: (Duration, Duration) = (Duration::from_millis(150), LATE_BOUNDS.1);
 
 /// The number of failures in a row after which a donor is asked only like a suspect, because each group would wait
 /// anew for a donor that hangs. A single failure may be one damaged chunk.
@@ -58,31 +66,66 @@ pub struct ReadSource {
     pub load: f32,
 }
 
+/// How willingly a donor is asked; those that come first are asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Readiness {
+    /// The donor is there, and others do not use it much.
+    Ready,
+    /// Others than Potluck have more than half of what the donor could do.
+    Hot,
+    /// The donor owes an answer and says nothing.
+    Silent,
+    /// The manager has not heard of the donor lately.
+    Suspect,
+}
+
+impl ReadSource {
+    fn readiness(&self, rates: &Rates) -> Readiness {
+        match rates.get(&self.donor) {
+            _ if !self.live => Readiness::Suspect,
+            Some(estimate) if estimate.is_silent() => Readiness::Silent,
+            _ if self.load > HOT => Readiness::Hot,
+            _ => Readiness::Ready,
+        }
+    }
+}
+
 /// Returns the donor whose copy is expected to arrive first, of those not `tried` yet; ties go to fewer outstanding
-/// bytes, then to the less loaded donor, so that a read goes round a busy one (docs/papers.md, CEFT).
+/// bytes, then to the less loaded donor.
 ///
-/// Suspects are asked only when no live copy is left. `None` means that every copy was tried, or that the donors in
-/// question have a full window and one of them is to be waited for.
+/// A hot donor is skipped while another copy can be asked for (docs/papers.md, CEFT). When the windows of all other
+/// donors are full, a hot one is asked if it is expected to be faster than each of them, since its measured rate says
+/// more than its load. Silent donors, and then suspects, are asked only when no other copy is left. `None` means that
+/// every copy was tried, or that the donors in question have a full window and one of them is to be waited for.
 pub fn pick(
     sources: &[ReadSource],
     rates: &Rates,
     bytes: u32,
     tried: &[DonorId],
 ) -> Option<DonorId> {
-    let untried = || sources.iter().filter(|source| !tried.contains(&source.donor));
-    let live = untried().any(|source| source.live);
     let unknown = RateEstimate::new();
     let estimate = |donor| rates.get(&donor).unwrap_or(&unknown);
-    let rank = |source: &ReadSource| -> (Duration, u64) {
-        let estimate = estimate(source.donor);
-        (estimate.expected_finish(bytes), estimate.outstanding())
-    };
-    untried()
-        .filter(|source| source.live == live && estimate(source.donor).has_room(bytes))
-        .min_by(|a, b| {
+    let finish = |source: &ReadSource| estimate(source.donor).expected_finish(bytes);
+    let untried = || sources.iter().filter(|source| !tried.contains(&source.donor));
+    let of = |readiness| untried().filter(move |source| source.readiness(rates) == readiness);
+    let best_of = |readiness| {
+        let rank = |source: &ReadSource| (finish(source), estimate(source.donor).outstanding());
+        of(readiness).filter(|source| estimate(source.donor).has_room(bytes)).min_by(|a, b| {
             rank(a).cmp(&rank(b)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
         })
-        .map(|source| source.donor)
+    };
+    let first = untried().map(|source| source.readiness(rates)).min()?;
+    let best = best_of(first).or_else(|| {
+        let hot = best_of(Readiness::Hot).filter(|_| first == Readiness::Ready)?;
+        of(Readiness::Ready).all(|ready| finish(hot) < finish(ready)).then_some(hot)
+    });
+    best.map(|source| source.donor)
+}
+
+/// Returns the time after which a donor that owes an answer and says nothing is silent.
+fn silent_after(estimate: &RateEstimate) -> Duration {
+    let (least, most) = SILENT_BOUNDS;
+    estimate.time_for(SILENT_BYTES).clamp(least, most)
 }
 
 /// Returns the time for which a request for `bytes` that is sent now is waited for before another donor is asked too.
@@ -124,8 +167,12 @@ pub struct Requests {
     /// The donors that were asked, the last one last.
     tried: Vec<DonorId>,
     under_way: usize,
-    /// The time at which the request to the last donor asked is late.
-    due: Tick,
+    /// The time at which the request to the last donor asked is late, whatever comes from the donor.
+    late_at: Tick,
+    /// The time at which it is seen whether something came from that donor, at most `late_at`.
+    look_at: Tick,
+    /// The bytes that had come from that donor at the last look; `None` if there was no connection.
+    heard: Option<u64>,
     /// True if the last request is late, and no other donor was found to ask in its stead.
     late: bool,
 }
@@ -141,11 +188,31 @@ impl Requests {
         pick(&self.sources, rates, bytes, &self.tried)
     }
 
-    /// Notes that a request for `bytes` goes to this donor.
-    pub fn sent(&mut self, donor: DonorId, rates: &Rates, bytes: u32, now: Tick) {
+    /// Notes that a request for `bytes` goes to this donor, from which `heard` bytes came so far; `None` if there is no
+    /// connection yet.
+    pub fn sent(
+        &mut self,
+        donor: DonorId,
+        rates: &Rates,
+        bytes: u32,
+        heard: Option<u64>,
+        now: Tick,
+    ) {
         self.tried.push(donor);
         self.under_way += 1;
-        (self.due, self.late) = (now + self.late_after(rates, bytes), false);
+        (self.late_at, self.late) = (now + self.late_after(rates, bytes), false);
+        self.look_again(rates, heard, now);
+    }
+
+    fn look_again(&mut self, rates: &Rates, heard: Option<u64>, now: Tick) {
+        let silent_after = self.asked().and_then(|donor| rates.get(&donor)).map(silent_after);
+        let look_at = now + silent_after.unwrap_or(SILENT_BOUNDS.0);
+        (self.look_at, self.heard) = (look_at.min(self.late_at), heard);
+    }
+
+    /// Returns the last donor that was asked.
+    pub fn asked(&self) -> Option<DonorId> {
+        self.tried.last().copied()
     }
 
     /// Returns the time for which the last donor asked is waited for, if its request is sent now.
@@ -159,24 +226,38 @@ impl Requests {
         self.under_way -= 1;
     }
 
-    /// Returns the time at which the last request is late; `None` if none is under way, or if it was already found late
-    /// and no other donor could be asked.
+    /// Returns the time at which the last request may be late; `None` if none is under way, or if it was already found
+    /// late and no other donor could be asked.
     pub fn due(&self) -> Option<Tick> {
-        (self.under_way > 0 && !self.late).then_some(self.due)
+        (self.under_way > 0 && !self.late).then_some(self.look_at)
     }
 
-    /// Returns another donor to ask for the same once the last request is late: a live one unless `suspects_too`.
-    /// Where there is none, the request under way counts as late from now on.
+    /// Returns another donor to ask for the same once the last request is late, or the donor silent from which `heard`
+    /// bytes came so far: a live one unless `suspects_too`. Where there is none, the request under way counts as late
+    /// from now on.
     pub fn another(
         &mut self,
-        rates: &Rates,
+        rates: &mut Rates,
         bytes: u32,
         suspects_too: bool,
+        heard: Option<u64>,
         now: Tick,
     ) -> Option<DonorId> {
+        let asked = self.asked()?;
         if self.due().is_none_or(|due| now < due) {
             return None;
         }
+        if now < self.late_at {
+            // A connection that is being opened takes some round trips, of which nothing is known.
+            match heard.filter(|_| heard == self.heard) {
+                Some(heard) => rates.entry(asked).or_default().fell_silent(heard),
+                None => {
+                    self.look_again(rates, heard, now);
+                    return None;
+                }
+            }
+        }
+        let rates = &*rates;
         let live = |donor: &DonorId| {
             self.sources.iter().any(|source| source.donor == *donor && source.live)
         };
@@ -201,7 +282,8 @@ impl Requests {
             return ShardState::Asked { late: self.late };
         }
         let untried = || self.sources.iter().filter(|source| !self.tried.contains(&source.donor));
-        let avoided = |donor| rates.get(donor).is_some_and(|of| is_avoided(of, now));
+        let avoided =
+            |donor| rates.get(donor).is_some_and(|of| of.is_silent() || is_avoided(of, now));
         match untried().any(|source| source.live && !avoided(&source.donor)) {
             true => ShardState::Open,
             false if untried().next().is_some() => ShardState::Suspect,
@@ -241,21 +323,22 @@ mod tests {
     #[test]
     fn a_late_request_goes_to_another_live_donor_and_to_no_suspect() {
         for live in [true, false] {
-            let rates = Rates::from([(ONE, met(10)), (TWO, met(20))]);
+            let mut rates = Rates::from([(ONE, met(10)), (TWO, met(20))]);
             let mut requests = Requests::new(vec![source(ONE, true), source(TWO, live)]);
             let now = Tick::from_secs(1);
             assert_eq!(requests.state(&rates, now), ShardState::Open);
             assert_eq!(requests.next(&rates, CHUNK), Some(ONE), "the faster one");
-            requests.sent(ONE, &rates, CHUNK, now);
-            let due = requests.due().expect("one is under way");
-            assert_eq!(requests.another(&rates, CHUNK, false, now), None, "not late yet");
+            requests.sent(ONE, &rates, CHUNK, None, now);
+            let due = now + LATE_BOUNDS.0;
+            assert_eq!(requests.another(&mut rates, CHUNK, false, None, now), None, "not late yet");
             assert_eq!(requests.state(&rates, now), ShardState::Asked { late: false });
-            assert_eq!(requests.another(&rates, CHUNK, false, due), live.then_some(TWO));
+            let another = requests.another(&mut rates, CHUNK, false, None, due);
+            assert_eq!(another, live.then_some(TWO));
             assert_eq!(requests.state(&rates, due), ShardState::Asked { late: !live });
             requests.answered();
             let left = if live { ShardState::Open } else { ShardState::Suspect };
             assert_eq!(requests.state(&rates, due), left);
-            requests.sent(TWO, &rates, CHUNK, due);
+            requests.sent(TWO, &rates, CHUNK, None, due);
             requests.answered();
             assert_eq!(requests.state(&rates, due), ShardState::Lost);
             assert_eq!(requests.repeated(), 1);
@@ -264,13 +347,68 @@ mod tests {
 
     #[test]
     fn late_request_hedges_to_a_suspect_as_last_resort() {
-        let rates = Rates::from([(ONE, met(10))]);
+        let mut rates = Rates::from([(ONE, met(10))]);
         let now = Tick::from_secs(1);
         let mut requests = Requests::new(vec![source(ONE, true), source(TWO, false)]);
-        requests.sent(ONE, &rates, CHUNK, now);
-        let due = requests.due().expect("one is under way");
-        assert_eq!(requests.another(&rates, CHUNK, true, now), None, "not late yet");
-        assert_eq!(requests.another(&rates, CHUNK, true, due), Some(TWO));
+        requests.sent(ONE, &rates, CHUNK, None, now);
+        let due = now + LATE_BOUNDS.0;
+        assert_eq!(requests.another(&mut rates, CHUNK, true, None, now), None, "not late yet");
+        assert_eq!(requests.another(&mut rates, CHUNK, true, None, due), Some(TWO));
+    }
+
+    #[test]
+    fn a_silent_donor_costs_one_short_wait() {
+        // Its whole answer would be late only after 600 ms.
+        let mut rates = Rates::from([(ONE, met(200)), (TWO, met(300))]);
+        let both = || vec![source(ONE, true), source(TWO, true)];
+        let start = Tick::from_secs(1);
+        let mut requests = Requests::new(both());
+        requests.sent(ONE, &rates, CHUNK, Some(0), start);
+        let mut ask = |heard, millis| {
+            let now = start + Duration::from_millis(millis);
+            let another = requests.another(&mut rates, CHUNK, false, heard, now);
+            (another, requests.due().map(|due| (due - start).as_millis() as u64))
+        };
+        assert_eq!(ask(Some(1000), 149), (None, Some(150)), "nobody looked yet");
+        assert_eq!(ask(Some(1000), 150), (None, Some(300)), "something came");
+        assert_eq!(ask(Some(1000), 300), (Some(TWO), Some(300)), "nothing more came");
+        assert!(rates[&ONE].is_silent());
+        assert_eq!(pick(&both(), &rates, CHUNK, &[]), Some(TWO), "the next chunk does not wait");
+        assert_eq!(pick(&both(), &rates, CHUNK, &[TWO]), Some(ONE), "it is better than none");
+        let listen = |rates: &mut Rates, heard| rates.get_mut(&ONE).expect("met").listen(heard);
+        listen(&mut rates, Some(1000));
+        assert!(rates[&ONE].is_silent(), "nothing came since");
+        listen(&mut rates, Some(1001));
+        assert_eq!(pick(&both(), &rates, CHUNK, &[]), Some(ONE), "it is back");
+    }
+
+    #[test]
+    fn a_connection_that_is_being_opened_is_not_silent() {
+        let mut rates = Rates::from([(ONE, met(200)), (TWO, met(300))]);
+        let mut requests = Requests::new(vec![source(ONE, true), source(TWO, true)]);
+        let at = Tick::from_millis;
+        requests.sent(ONE, &rates, CHUNK, None, at(0));
+        for millis in (150..600).step_by(150) {
+            assert_eq!(requests.another(&mut rates, CHUNK, false, None, at(millis)), None);
+        }
+        assert_eq!(requests.another(&mut rates, CHUNK, false, None, at(630)), Some(TWO), "late");
+        assert!(!rates[&ONE].is_silent());
+    }
+
+    #[test]
+    fn a_hot_donor_is_asked_only_where_it_is_faster() {
+        let hot = ReadSource { load: 0.6, ..source(ONE, true) };
+        let ready = source(TWO, true);
+        let mut rates = Rates::from([(ONE, met(10)), (TWO, met(40))]);
+        let picked = |rates: &Rates| pick(&[hot, ready], rates, CHUNK, &[]);
+        assert_eq!(picked(&rates), Some(TWO), "it has room");
+        assert_eq!(pick(&[hot], &rates, CHUNK, &[]), Some(ONE), "it has the only copy");
+        while rates[&TWO].has_room(CHUNK) {
+            rates.entry(TWO).or_default().sent(CHUNK, Tick::ZERO);
+        }
+        assert_eq!(picked(&rates), Some(ONE), "the other is full, and slower");
+        rates.insert(ONE, met(2000));
+        assert_eq!(picked(&rates), None, "waiting for the other takes less time");
     }
 
     /// A file may stay open for days: a donor that failed twice is not left out for as long.

@@ -55,6 +55,8 @@ pub struct RateEstimate {
     /// The bytes a second that the donor says that it moves at most, because it yields to its owner, and until when its
     /// word holds.
     limit: Option<(f64, Tick)>,
+    /// The bytes that had come from the donor when it fell silent, while it is silent.
+    silent_at: Option<u64>,
 }
 
 impl RateEstimate {
@@ -110,6 +112,7 @@ impl RateEstimate {
         self.total = self.total.saturating_add(u64::from(bytes));
         self.since = now;
         self.failures = 0;
+        self.silent_at = None;
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
     }
 
@@ -122,6 +125,28 @@ impl RateEstimate {
     /// Notes that a request is not waited for any more, by no fault of the donor.
     pub fn withdrawn(&mut self, bytes: u32) {
         self.outstanding = self.outstanding.saturating_sub(u64::from(bytes));
+    }
+
+    /// Notes that the donor owes an answer and nothing came for a while after `heard` bytes.
+    pub fn fell_silent(&mut self, heard: u64) {
+        self.silent_at = Some(heard);
+    }
+
+    /// Notes that the donor is silent no more if another number of bytes than before has come from it, or if the
+    /// connection on which it was silent is gone.
+    pub fn listen(&mut self, heard: Option<u64>) {
+        self.silent_at = self.silent_at.filter(|before| heard == Some(*before));
+    }
+
+    /// Returns whether the donor owes an answer and nothing comes from it.
+    pub fn is_silent(&self) -> bool {
+        self.silent_at.is_some()
+    }
+
+    /// Returns the time in which so many more bytes come at the donor's rate, as far as that is known.
+    pub fn time_for(&self, bytes: u32) -> Duration {
+        let rate = self.rate().or(self.expected).unwrap_or(UNKNOWN_RATE);
+        Duration::try_from_secs_f64(f64::from(bytes) / rate).unwrap_or(Duration::MAX)
     }
 
     /// Returns the number of requests that failed or were given up since the last that was answered.

@@ -62,8 +62,8 @@ pub use names::{
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{
-    CopyFault, Open, OpenDir, OpenFile, OpenLink, OpenPart, Opened, RenewLeases, RenewedLeases,
-    Report, Reported, StoredPart, Unreached,
+    CopyFault, DonorLoad, Open, OpenDir, OpenFile, OpenLink, OpenPart, Opened, RenewLeases,
+    RenewedLeases, Report, Reported, StoredPart, Unreached,
 };
 pub use reservations::{
     RoomRelease, RoomReservation, RoomReservationList, RoomReservations, RoomReserve,

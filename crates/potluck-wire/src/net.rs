@@ -12,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpSocket;
@@ -74,6 +74,11 @@ impl KernelSide {
         Some(FileSender { socket })
     }
 
+    /// Returns a view of the bytes that are to be read, which does not keep the connection open.
+    pub fn unread(&self) -> UnreadBytes {
+        UnreadBytes { socket: self.socket.as_ref().map(Arc::downgrade).unwrap_or_default() }
+    }
+
     /// Returns the number of bytes that were written and that the peer has not taken; 0 where it is not known.
     pub fn untaken(&self) -> u64 {
         let Some(socket) = &self.socket else { return 0 };
@@ -81,6 +86,20 @@ impl KernelSide {
         // SAFETY: the call writes one int, which outlives it.
         let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         if done == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+}
+
+/// A view of the bytes that a socket has received and its reader has not read yet.
+#[derive(Debug, Clone, Default)]
+pub struct UnreadBytes {
+    socket: Weak<OwnedFd>,
+}
+
+impl UnreadBytes {
+    /// Returns the number of these bytes; 0 where it is not known.
+    pub fn count(&self) -> u64 {
+        let unread = self.socket.upgrade().map(|socket| rustix::io::ioctl_fionread(&*socket));
+        unread.and_then(Result::ok).unwrap_or(0)
     }
 }
 

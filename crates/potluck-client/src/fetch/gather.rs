@@ -120,6 +120,7 @@ impl Fetcher {
 
     /// Picks the chunk that is expected first among those at these positions, and its donor.
     fn pick_of(&self, shards: &[Shard], positions: &[usize]) -> Option<(usize, DonorId)> {
+        self.donors.listen();
         self.donors.rates(|rates| {
             let expected = |position: &usize| {
                 let shard = &shards[*position];
@@ -140,7 +141,8 @@ impl Fetcher {
     ) -> impl Future<Output = (usize, (DonorId, Result<Buffer, LinkError>))> + use<'_> {
         let request = shard.request.clone().expect("nobody is asked for zeros");
         let now = self.client.env.clock.now();
-        self.donors.rates(|rates| shard.requests.sent(donor, rates, request.bytes(), now));
+        let heard = self.donors.heard(donor);
+        self.donors.rates(|rates| shard.requests.sent(donor, rates, request.bytes(), heard, now));
         async move { (position, self.ask(donor, request).await) }
     }
 
@@ -163,20 +165,21 @@ impl Fetcher {
         }
     }
 
-    /// Marks requests that are late; returns the late chunks that another donor may be asked for, with that donor.
+    /// Marks requests that are late, and donors that are silent; returns the late chunks that another donor may be asked for, with that donor.
     fn mark_late(&self, shards: &mut [Shard]) -> Vec<(usize, DonorId)> {
         let now = self.client.env.clock.now();
         // If nothing else can stand in for a chunk, it is better to ask a suspect donor than to wait on.
         let suspects_too = shards.len() == 1;
-        self.donors.rates(|rates| {
-            let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
-            let another = |(position, shard): (usize, &mut Shard)| {
-                let bytes = shard.request.as_ref()?.bytes();
-                let another = shard.requests.another(rates, bytes, suspects_too, now)?;
-                Some((position, another))
-            };
-            waiting.filter_map(another).collect()
-        })
+        let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
+        let another = |(position, shard): (usize, &mut Shard)| {
+            let (bytes, requests) = (shard.request.as_ref()?.bytes(), &mut shard.requests);
+            let heard = requests.asked().and_then(|donor| self.donors.heard(donor));
+            let another = self
+                .donors
+                .rates(|rates| requests.another(rates, bytes, suspects_too, heard, now))?;
+            Some((position, another))
+        };
+        waiting.filter_map(another).collect()
     }
 }
 

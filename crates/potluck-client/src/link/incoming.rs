@@ -41,6 +41,8 @@ pub(super) struct Incoming<R> {
     pub kernel: KernelSide,
     /// The number of bytes that the sending half has written.
     pub written: Arc<AtomicU64>,
+    /// The number of bytes that were read, where a head counts as one.
+    pub read: Arc<AtomicU64>,
     pub buffers: Buffers,
     pub told: LimitTold,
 }
@@ -89,6 +91,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 Err(away) => Err(away),
             };
             tag = tag.wrapping_add(1);
+            self.read.fetch_add(1, Ordering::Relaxed);
             let goes_on = match owed {
                 Owed::Put { done, .. } => settle_put(done, answer),
                 // A route that was refused shows in the puts that use it.
@@ -269,7 +272,10 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
             }
             if let Ok(read) = read {
                 match read.map_err(|error| LinkError::Away(error.to_string()))? {
-                    ReadBody::Bytes(read) => filled += read,
+                    ReadBody::Bytes(read) => {
+                        self.read.fetch_add(read as u64, Ordering::Relaxed);
+                        filled += read;
+                    }
                     ReadBody::Stopped => return Err(LinkError::Refused(BulkStatus::Stopped)),
                 }
             }

@@ -2,6 +2,7 @@
 
 use potluck_core::hedging::{ReadSource, pick};
 use potluck_core::ids::DonorId;
+use potluck_core::load::HOT;
 use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::read_plan::{GroupStep, Piece, ShardState, chunks_of_range, next_of_group};
 use proptest::prelude::*;
@@ -68,7 +69,10 @@ proptest! {
         match pick(&sources, &rates, CHUNK, &tried) {
             Some(donor) => prop_assert!(candidates.contains(&donor)),
             None => {
-                let waiting = candidates.iter().all(|donor| !rates[donor].has_room(CHUNK));
+                let hot = |id: &DonorId| untried.iter().all(|s| s.donor != *id || s.load > HOT);
+                let full = |id: &DonorId| !rates[id].has_room(CHUNK);
+                let all_hot = candidates.iter().all(hot);
+                let waiting = candidates.iter().all(|id| full(id) || (!all_hot && hot(id)));
                 prop_assert!(waiting, "somebody could have been asked");
             }
         }

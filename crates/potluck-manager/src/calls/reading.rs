@@ -17,8 +17,8 @@ use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    CopyFault, Done, Holding, OldFiles, Open, OpenPart, Opened, OpenedOldFiles, RenewLeases,
-    RenewedLeases, Report, Reported, TellTraffic, Unreached,
+    CopyFault, Done, DonorLoad, Holding, OldFiles, Open, OpenPart, Opened, OpenedOldFiles,
+    RenewLeases, RenewedLeases, Report, Reported, TellTraffic, Unreached,
 };
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
@@ -87,7 +87,7 @@ impl Answer<RenewLeases> for ReadingCalls {
         call: RenewLeases,
         caller: CallingMember,
     ) -> Result<RenewedLeases, Failure> {
-        let RenewLeases { space, mut versions, mut donors, traffic } = call;
+        let RenewLeases { space, mut versions, mut donors, mut read_from, traffic } = call;
         self.access.need_in(&caller, Right::Read, &space).await?;
         let member = caller.member()?.member;
         let rest = versions.split_off(versions.len().min(MOST_LEASES));
@@ -95,12 +95,18 @@ impl Answer<RenewLeases> for ReadingCalls {
         let mut gone = self.catalog.renew_leases(member, &space, versions, now_ms).await;
         gone.extend(rest);
         donors.truncate(MOST_DONORS);
-        let contacts = {
+        read_from.truncate(MOST_DONORS);
+        let (contacts, loads) = {
             let (mut pool, now) = (self.pool.lock(), self.time.tick());
             pool.told_traffic(member, &traffic, now);
-            ticket_issuer::contacts(&pool, donors, now)
+            let load = |donor| {
+                let (live, load) = pool.load(donor, now)?;
+                Some(DonorLoad { donor, live, load })
+            };
+            let loads = read_from.into_iter().filter_map(load).collect();
+            (ticket_issuer::contacts(&pool, donors, now), loads)
         };
-        Ok(RenewedLeases { donors: self.tickets.for_reading(member, contacts), gone })
+        Ok(RenewedLeases { donors: self.tickets.for_reading(member, contacts), loads, gone })
     }
 }
 

@@ -76,6 +76,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
                 space: named(),
                 versions: vec![number],
                 donors: vec![],
+                read_from: vec![],
                 traffic: Vec::new(),
             },
         )

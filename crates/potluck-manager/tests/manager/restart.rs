@@ -182,6 +182,7 @@ async fn unlinked_version_is_kept_until_leases_are_renewed_after_restart_a5() {
         space: "lab".into(),
         versions: vec![version],
         donors: Vec::new(),
+        read_from: vec![],
         traffic: Vec::new(),
     };
     assert_eq!(user.call(&renew).await.expect("renewed").gone, []);

@@ -283,6 +283,14 @@ impl Pool {
         })
     }
 
+    /// Returns whether a donor is heard from, and its load as a score from 0 (idle) to 1; `None` if it is not in this
+    /// pool.
+    pub fn load(&self, id: DonorId, now: Tick) -> Option<(bool, f32)> {
+        let registration = self.donors.all.get(&id)?.registration.as_ref();
+        let load = registration.map_or(0.0, |registration| registration.load.score());
+        Some((self.donors.is_live(id, now, &self.limits), load))
+    }
+
     /// Returns the key and incarnation that sign the receipts of each of these donors that registered.
     pub fn receipt_signers(&self, of: &BTreeSet<DonorId>) -> BTreeMap<DonorId, ReceiptSigner> {
         of.iter().filter_map(|id| Some((*id, self.donors.signer(*id)?))).collect()

@@ -59,6 +59,10 @@ pub struct RenewLeases {
     /// The donors for which the caller needs new tickets: a file that was removed cannot be opened again for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorId>,
+    /// The donors that the versions are read from, whose loads the caller asks for; the manager tells those of the
+    /// first few thousand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_from: Vec<DonorId>,
     /// The traffic with donors since the caller last told of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<DonorTraffic>,
@@ -71,9 +75,23 @@ pub struct RenewedLeases {
     /// The donors for which tickets were asked, as far as they belong to the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorAccess>,
+    /// The loads of the donors that the versions are read from, as far as they belong to the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<DonorLoad>,
     /// The versions whose leases had run out, or that the caller never leased.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<VersionId>,
+}
+
+/// The load of a donor as the manager heard it last.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DonorLoad {
+    /// The id of the donor.
+    pub donor: DonorId,
+    /// True if the donor was heard within the last seconds.
+    pub live: bool,
+    /// The donor's load as a score from 0 (idle) to 1 ([`potluck_core::load::Load::score`]).
+    pub load: f32,
 }
 
 /// Open files and what is needed to read them.
