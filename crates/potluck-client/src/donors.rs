@@ -99,16 +99,17 @@ impl Donors {
                 None => (now, Arc::default()),
             };
             let told = access.rates.of(self.direction).map(|rate| rate as f64);
-            let expected = self.traffic.rate(donor, self.direction).or(told);
+            let usual = self.traffic.rate(donor, self.direction).or(told);
             let limit = *access.limits.of(self.direction);
+            // The rates that the manager tells are within the limit already, which says more than the load.
+            let load = if limit.is_some() { 0.0 } else { access.load };
             let access = Arc::new(access);
             self.traffic.learn(&access);
-            known.insert(donor, Known { access, since, is_discarded: false, link });
             self.rates(|rates| {
-                let estimate =
-                    rates.entry(donor).or_insert_with(|| RateEstimate::expecting(expected));
-                estimate.limited(limit, now);
+                let new = || RateEstimate::expecting(usual, load);
+                rates.entry(donor).or_insert_with(new).limited(limit, now);
             });
+            known.insert(donor, Known { access, since, is_discarded: false, link });
         }
     }
 

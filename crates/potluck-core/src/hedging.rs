@@ -103,6 +103,17 @@ pub fn pick(
     bytes: u32,
     tried: &[DonorId],
 ) -> Option<DonorId> {
+    pick_where(sources, rates, bytes, tried, |estimate| estimate.has_room(bytes))
+}
+
+/// Picks as [`pick`] does, of the donors that `may` be asked.
+fn pick_where(
+    sources: &[ReadSource],
+    rates: &Rates,
+    bytes: u32,
+    tried: &[DonorId],
+    may: impl Fn(&RateEstimate) -> bool,
+) -> Option<DonorId> {
     let unknown = RateEstimate::new();
     let estimate = |donor| rates.get(&donor).unwrap_or(&unknown);
     let finish = |source: &ReadSource| estimate(source.donor).expected_finish(bytes);
@@ -110,7 +121,7 @@ pub fn pick(
     let of = |readiness| untried().filter(move |source| source.readiness(rates) == readiness);
     let best_of = |readiness| {
         let rank = |source: &ReadSource| (finish(source), estimate(source.donor).outstanding());
-        of(readiness).filter(|source| estimate(source.donor).has_room(bytes)).min_by(|a, b| {
+        of(readiness).filter(|source| may(estimate(source.donor))).min_by(|a, b| {
             rank(a).cmp(&rank(b)).then(a.load.total_cmp(&b.load)).then(a.donor.cmp(&b.donor))
         })
     };
@@ -124,6 +135,9 @@ pub fn pick(
 
 /// Returns the time after which a donor that owes an answer and says nothing is silent.
 fn silent_after(estimate: &RateEstimate) -> Duration {
+    if estimate.is_limited() {
+        return LATE_IF_LIMITED;
+    }
     let (least, most) = SILENT_BOUNDS;
     estimate.time_for(SILENT_BYTES).clamp(least, most)
 }
@@ -261,7 +275,10 @@ impl Requests {
         let live = |donor: &DonorId| {
             self.sources.iter().any(|source| source.donor == *donor && source.live)
         };
-        let another = self.next(rates, bytes).filter(|donor| suspects_too || live(donor));
+        // The windows of all others are full in a long read: the late chunk, which its reader waits for, goes behind
+        // what they owe, or it would wait for the donor that hangs.
+        let another = pick_where(&self.sources, rates, bytes, &self.tried, |_| true)
+            .filter(|donor| suspects_too || live(donor));
         self.late = another.is_none();
         another
     }

@@ -48,3 +48,4 @@ pub mod text;
 pub mod timetable;
 pub mod traffic;
 pub mod traffic_history;
+pub mod write_plan;

@@ -81,6 +81,18 @@ pub enum Resource {
     Cpu,
 }
 
+impl Resource {
+    /// Returns the name of the resource for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Network => "network",
+            Self::Disk => "disk",
+            Self::Cpu => "CPU",
+        }
+    }
+}
+
 /// The score above which a donor is hot: others have more than one half of what it could do (CEFT §5.3).
 pub const HOT: f32 = 0.5;
 
@@ -117,6 +129,15 @@ impl Load {
     pub fn hot_resource(&self) -> Option<Resource> {
         let hot = self.used_by_others().into_iter().find(|(_, used)| *used > HOT);
         hot.map(|(resource, _)| resource)
+    }
+
+    /// Describes the score for people, with the resource that makes the donor hot, if it is: `80 % (disk)`.
+    pub fn describe(&self) -> String {
+        let percent = format!("{:.0} %", 100.0 * self.score());
+        match self.hot_resource() {
+            Some(resource) => format!("{percent} ({})", resource.name()),
+            None => percent,
+        }
     }
 
     /// Returns the share of each resource that others use, in the order of priority. Time in which tasks stalled counts

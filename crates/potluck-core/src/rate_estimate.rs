@@ -6,6 +6,7 @@
 
 use crate::clock::Tick;
 use crate::ids::DonorId;
+use crate::load::HOT;
 use std::time::Duration;
 
 /// The seconds of queued work that a donor's window aims at: enough to hide any turnaround on a LAN, and all that is
@@ -29,6 +30,8 @@ const MEMORY_S: f64 = 0.5;
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
 /// The bytes a second expected of a donor that was not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;
+/// The least share of a donor's rate that is expected under any load, so that no copy counts as out of reach.
+const LEAST_LEFT: f64 = 0.05;
 /// The bytes a second of the slowest link that a donor not met yet may have without being taken for hung: if more were
 /// expected, every read over 100 Mb/s would ask for its first chunks twice.
 const SLOW_RATE: f64 = 12.5e6;
@@ -50,11 +53,15 @@ pub struct RateEstimate {
     /// The time at which the donor last became busy or made progress.
     since: Tick,
     failures: u32,
-    /// The bytes a second that others, or earlier work, saw of the donor; used until its first answer.
+    /// The bytes a second that are expected of the donor until its first answer.
     expected: Option<f64>,
     /// The bytes a second that the donor says that it moves at most, because it yields to its owner, and until when its
     /// word holds.
     limit: Option<(f64, Tick)>,
+    /// The bytes a second that others, or earlier work, saw of the donor.
+    usual: Option<f64>,
+    /// True if others than Potluck had more than half of the donor when it was met.
+    is_hot: bool,
     /// The bytes that had come from the donor when it fell silent, while it is silent.
     silent_at: Option<u64>,
 }
@@ -65,10 +72,15 @@ impl RateEstimate {
         Self::default()
     }
 
-    /// Makes an estimate of a donor of which this rate is expected, if any: that decides whom to ask first, and not
-    /// when an answer is late, because this client's own line may be slower.
-    pub fn expecting(rate: Option<f64>) -> Self {
-        Self { expected: rate.filter(|rate| *rate > 0.0), ..Self::default() }
+    /// Makes an estimate of a donor that usually moves so many bytes a second, as far as that is known, and has this load
+    /// by others. Of D_max the share min(1 - used, 1/(n + 1)) is expected, where the load is what that leaves of one
+    /// (docs/papers.md, CEFT). The expectation decides whom to ask first, and not when an answer is late, because this
+    /// client's own line may be slower.
+    pub fn expecting(usual: Option<f64>, load: f32) -> Self {
+        let usual = usual.filter(|rate| *rate > 0.0);
+        let left = f64::from(1.0 - load).clamp(LEAST_LEFT, 1.0);
+        let expected = Some(usual.unwrap_or(UNKNOWN_RATE) * left);
+        Self { expected, usual, is_hot: load > HOT, ..Self::default() }
     }
 
     /// Notes at `now` that the donor says that it moves so many bytes a second at most; `None` for no limit.
@@ -147,6 +159,16 @@ impl RateEstimate {
     pub fn time_for(&self, bytes: u32) -> Duration {
         let rate = self.rate().or(self.expected).unwrap_or(UNKNOWN_RATE);
         Duration::try_from_secs_f64(f64::from(bytes) / rate).unwrap_or(Duration::MAX)
+    }
+
+    /// Returns whether the donor gives less than half of what it could: by its rate once it answered, and by its load
+    /// before.
+    pub fn is_slowed(&self) -> bool {
+        match (self.rate(), self.usual) {
+            (Some(rate), Some(usual)) => rate < usual / 2.0,
+            (Some(_), None) => false,
+            (None, _) => self.is_hot,
+        }
     }
 
     /// Returns the number of requests that failed or were given up since the last that was answered.

@@ -13,4 +13,5 @@ mod properties {
     mod repair_plan;
     mod reservation;
     mod stripe_fit;
+    mod write_plan;
 }

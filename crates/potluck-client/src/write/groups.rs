@@ -377,7 +377,11 @@ impl Groups {
     ) -> Result<bool, Stranded> {
         self.place_where_held(number, targets);
         let Some(group) = self.groups.get_mut(&number) else { return Ok(true) };
-        let planned = targets.planned(group.planned);
+        let mut planned = targets.planned(group.planned);
+        let first = group.slots.first().and_then(|slot| self.shards.get(&slot.name));
+        if let Some(first) = first.filter(|_| self.rules.copies > 1) {
+            targets.sort_copies(&mut planned, first.len);
+        }
         let mut taken: Vec<DonorId> = group.taken();
         let mut open = 0;
         for position in 0..group.slots.len() {

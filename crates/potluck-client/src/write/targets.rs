@@ -9,6 +9,7 @@ use potluck_core::ids::{Domain, DonorId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::AckLevel;
 use potluck_core::rate_estimate::{RateEstimate, choose};
+use potluck_core::write_plan::{sort_copies, taker};
 use potluck_wire::control::Source;
 use potluck_wire::ticket::Receipt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -150,8 +151,13 @@ impl Targets {
         self.plan.slot(slot % self.plan.chunks().max(1)).unwrap_or_default()
     }
 
+    /// Sorts the donors of the copies of a chunk of `bytes` by the time at which they are expected to have it.
+    pub fn sort_copies(&self, planned: &mut [DonorId], bytes: u32) {
+        self.donors.rates(|rates| sort_copies(planned, rates, bytes));
+    }
+
     /// Picks the first of `planned` that is `free` and has room for `bytes`, or else another such donor; `None` where
-    /// there is none now. While a `free` donor is left that does not fail together with the holders in `with`, only
+    /// there is none now. Another is also picked in the stead of a planned donor that others use much ([`taker`]). While a `free` donor is left that does not fail together with the holders in `with`, only
     /// such donors are picked, even if they have no room now; and so are those of the section that has the planned
     /// donors: in a pool that is nearly full, the room that others have is all needed for other sections.
     pub fn pick(
@@ -171,14 +177,13 @@ impl Targets {
             let has_room =
                 |donor: &DonorId| rates.get(donor).is_some_and(|estimate| estimate.has_room(bytes));
             let preferred = planned.iter().copied().filter(fits).find(has_room);
-            preferred.or_else(|| {
-                let section = self.section_of(planned);
-                let is_in = |at: &DonorId| section.contains(at) && fits(at);
-                match rates.keys().any(is_in) {
-                    true => choose(others(rates, is_in), bytes),
-                    false => choose(others(rates, fits), bytes),
-                }
-            })
+            let section = self.section_of(planned);
+            let is_in = |at: &DonorId| section.contains(at) && fits(at);
+            let other = match rates.keys().any(is_in) {
+                true => choose(others(rates, is_in), bytes),
+                false => choose(others(rates, fits), bytes),
+            };
+            taker(preferred, other, rates)
         })
     }
 

@@ -160,6 +160,11 @@ fn the_first_hot_resource_by_priority_is_named() {
     assert_eq!(hot(Load { disk_busy: 1.0, cpu_busy: 1.0, ..network }), Some(Resource::Network));
     assert_eq!(hot(Load { cpu_busy: 1.0, ..disk }), Some(Resource::Disk));
     assert_eq!(hot(cpu), Some(Resource::Cpu));
+    assert_eq!(
+        (cpu.describe(), network.describe()),
+        ("90 % (CPU)".into(), "60 % (network)".into())
+    );
+    assert_eq!(Load::default().describe(), "0 %");
     assert_eq!(Load { cpu_busy: 0.5, ..cpu }.hot_resource(), None);
     let queued = Load { io_processes: 2, disk_busy: 0.2, ..Load::default() };
     assert_eq!(hot(queued), Some(Resource::Disk), "one more gets a third");

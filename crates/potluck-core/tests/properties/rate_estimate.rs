@@ -22,9 +22,9 @@ struct Flight {
 }
 
 /// A client that writes to donors, each of which works off a queue at its own rate.
-struct World {
+pub struct World {
     chunk: u32,
-    rates: BTreeMap<DonorId, RateEstimate>,
+    pub rates: BTreeMap<DonorId, RateEstimate>,
     free_at: Vec<f64>,
     flights: Vec<Flight>,
     sent: Vec<u64>,
@@ -32,7 +32,7 @@ struct World {
 }
 
 impl World {
-    fn new(donors: usize, chunk: u32) -> Self {
+    pub fn new(donors: usize, chunk: u32) -> Self {
         let rates = (0..donors).map(|donor| (DonorId(donor as u32), RateEstimate::new())).collect();
         let (free_at, sent) = (vec![0.0; donors], vec![0; donors]);
         Self { chunk, rates, free_at, flights: Vec::new(), sent, now: Tick::ZERO }
@@ -49,7 +49,7 @@ impl World {
         self.flights.push(Flight { donor, chunk, sent_at: self.now, answered_at });
     }
 
-    fn choose(&self, not: Option<usize>) -> Option<DonorId> {
+    pub fn choose(&self, not: Option<usize>) -> Option<DonorId> {
         let others = self.rates.iter().filter(|(id, _)| Some(id.0 as usize) != not);
         choose(others.map(|(id, estimate)| (*id, estimate)), self.chunk)
     }
@@ -104,12 +104,22 @@ impl World {
     /// Moves `chunks` chunks; `rate(donor, seconds)` is what a donor delivers at that time.
     /// Returns the seconds that took.
     fn run(&mut self, chunks: usize, rate: impl Fn(usize, f64) -> f64) -> f64 {
+        self.run_by(chunks, rate, |world, _| world.choose(None))
+    }
+
+    /// Moves `chunks` chunks, each to the donor that `pick` says.
+    pub fn run_by(
+        &mut self,
+        chunks: usize,
+        rate: impl Fn(usize, f64) -> f64,
+        pick: impl Fn(&Self, usize) -> Option<DonorId>,
+    ) -> f64 {
         let begun = self.now;
         let (mut done, mut hedged) = (vec![false; chunks], BTreeSet::new());
         let mut next = 0;
         while !done.iter().all(|done| *done) {
             while next < chunks
-                && let Some(donor) = self.choose(None)
+                && let Some(donor) = pick(self, next)
             {
                 self.send(donor, next, &rate);
                 next += 1;

@@ -113,7 +113,7 @@ fn rates_row(donor: &DonorStatus) -> Vec<String> {
         donors::state(donor),
         rate(rates.read),
         rate(rates.written),
-        format!("{:.0} %", 100.0 * donor.load.score()),
+        donor.load.describe(),
         format_size(last_day.read.bytes),
         format_size(last_day.written.bytes),
         format_size(last_month.read.bytes),

@@ -164,7 +164,7 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
         format_size(donors::free(donor)),
         donor.chunks.to_string(),
         donor.bad.to_string(),
-        format!("{:.0} %", donor.load.score() * 100.0),
+        donor.load.describe(),
         donor.addresses.first().map(Address::to_string).unwrap_or_default(),
     ]
 }
