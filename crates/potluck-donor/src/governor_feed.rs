@@ -123,6 +123,11 @@ pub(crate) struct GovernorFeed {
 }
 
 impl GovernorFeed {
+    /// Returns whether the donor yields to its owner's programs at all.
+    pub fn yields(&self) -> bool {
+        self.terms.lock().expect("no holder panics").slowdown.is_some()
+    }
+
     /// Lets the governor go by these terms from its next sample on.
     pub fn set_terms(&self, terms: GovernorTerms) {
         *self.terms.lock().expect("no holder panics") = terms;

@@ -177,9 +177,10 @@ impl Server {
         };
         let (runtime, server) = (tokio::runtime::Handle::current(), Arc::clone(self));
         let (tell, told) = tokio::sync::oneshot::channel();
+        // Programs of this machine are the owner's, who waits for what they read and write.
+        let yields = self.service.governor.yields() && !session.serves_owner();
         let serve = move || {
-            // Programs of this machine are the owner's, who waits for what they read and write.
-            if !session.serves_owner() {
+            if yields {
                 yield_for_good();
             }
             let ran = SocketIo::new(socket, timeout, runtime).map_err(FrameError::Io).and_then(
