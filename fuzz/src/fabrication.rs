@@ -26,7 +26,7 @@ const MOST_TRIES: usize = 10_000;
 /// The texts that are tried for a field, the likely ones first.
 static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let words =
-        "pot://lab/a a/b 127.0.0.1:7700 4+2 0644 30d 10 1 10% auto off write user disk 1GiB";
+        "pot://lab/a a/b 127.0.0.1:7700 4+2 0644 30d 10 1 10% auto off here write user disk 1GiB";
     let hex = [16, 8, 32, 64, 24].map(|digits| "1".repeat(digits));
     let base64 = [25, 36, 52, 48, 32].map(|bytes| STANDARD.encode(vec![1; bytes]));
     let ticket = crate::texts::issued_ticket().public.to_string();

@@ -44,7 +44,7 @@ const JITTER_S: f64 = 0.02;
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time that takes the place of [`STALL_TIMEOUT`] at a donor that says that it yields to its owner: it then serves its
 /// clients slice by slice, and each may wait for all others.
-pub const THROTTLED_TIMEOUT: Duration = Duration::from_secs(64);
+pub const THROTTLED_TIMEOUT: Duration = Duration::from_secs(24);
 /// The bytes of a chunk that must come within [`STALL_TIMEOUT`]: what each of sixteen donors gets of a line of 100 kb/s.
 /// A donor that sends as little and could send more costs little, since another is asked for the chunk once it is late.
 pub const LEAST_RECEIVED: usize = 4 << 10;

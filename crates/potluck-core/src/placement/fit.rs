@@ -205,7 +205,7 @@ impl Fit {
         }
         let without_waste = |stripe: Vec<usize>| {
             let chunks = self.whole_turns(self.most_chunks(&stripe, most), stripe.len());
-            (chunks >= self.left.min(stripe.len() as u64)).then_some((stripe, chunks))
+            (chunks >= self.left.min(self.turn_of(&stripe))).then_some((stripe, chunks))
         };
         let one_slot = || way.and_then(|way| self.stripe_by(way, self.copies));
         without_waste(stripe.clone())
@@ -222,7 +222,7 @@ impl Fit {
                 let Some(stripe) = self.stripe_by(way, self.width) else { continue };
                 let chunks = self.most_chunks(&stripe, self.left);
                 let chunks = self.whole_turns(chunks, stripe.len());
-                if chunks >= self.left.min(stripe.len() as u64) {
+                if chunks >= self.left.min(self.turn_of(&stripe)) {
                     return (Some(way), stripe, chunks);
                 }
             }
@@ -234,6 +234,12 @@ impl Fit {
             }
             self.width -= 1;
         }
+    }
+
+    /// Returns the chunks of a full turn, in which each donor of the stripe takes some: one that takes none would come back
+    /// in section after section.
+    fn turn_of(&self, stripe: &[usize]) -> u64 {
+        stripe.len() as u64 * self.run
     }
 
     fn stripe_by(&self, way: Way, width: usize) -> Option<Vec<usize>> {

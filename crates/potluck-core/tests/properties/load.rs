@@ -92,7 +92,7 @@ fn donor_that_yields_comes_after_busy_ones_and_at_its_limit() {
     let yielding = Yielding { to: OwnerResource::Disk, others_percent: 34, budget: 5 << 20 };
     let limits = BothWays { read: Some(5 << 20), written: Some(5 << 20) };
     let load = Load { yielding: Some(yielding), limits, ..Load::default() };
-    let busy = Load { cpu_busy: 1.0, disk_busy: 1.0, ..Load::default() };
+    let busy = Load { cpu_busy: 0.85, disk_busy: 0.85, ..Load::default() };
     assert!(load.score() > busy.score());
     let rates = BothWays { read: Some(100 << 20), written: None };
     assert_eq!(load.within_limits(rates), limits);

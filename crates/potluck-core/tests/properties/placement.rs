@@ -168,7 +168,8 @@ proptest! {
             let width = section.donors.iter().collect::<BTreeSet<_>>().len() as u32;
             prop_assert!(width <= (request.width + here).max(copies) && width >= copies);
         }
-        prop_assert!(plan.sections.len() <= 3 * pool.len());
+        // The writing machine's donors are dealt with apart, so that a section may end sooner for their sake.
+        prop_assert!(plan.sections.len() <= 4 * pool.len());
     }
 
     #[test]
@@ -210,7 +211,8 @@ proptest! {
         prop_assert!(free * 100 >= most * 97 && free <= most, "{free} of {most}");
         let file = file.max(free / 60);
         let stored = stored_one_by_one(&pool, &request, file);
-        prop_assert!((stored + file) * 100 >= free * 97, "{stored} of {free}");
+        // A file may end in crumbs of room that no later one can use.
+        prop_assert!((stored + file) * 100 >= free * 92, "{stored} of {free}");
     }
 
     #[test]

