@@ -252,7 +252,8 @@ fn transfers_resume_after_interface_loss_without_resending() {
     pause(DOWN);
     let log = |copy: &str| laptop.log(&format!("sh -c 'potluck cp {copy}"));
     for copy in copies {
-        wait_until("it to say whom it waits for", DEADLINE, || {
+        // A donor that yielded to something on this machine is given up later than another.
+        wait_until("it to say whom it waits for", 3 * DEADLINE, || {
             log(copy).contains("waiting for up to 10m")
         });
         assert!(!log(copy).contains("ended"), "{}", log(copy));
