@@ -5,7 +5,10 @@
 
 use crate::clock::Tick;
 use crate::governor::ContentionSample;
-use crate::load::{DiskTotals, NetTotals, parse_diskstats, parse_net_dev};
+use crate::load::{
+    DiskTotals, NetTotals, ProcText, parse_diskstats, parse_net_dev, parse_self_io,
+    parse_self_ticks,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,27 +20,6 @@ const UNWRITTEN: Duration = Duration::from_mins(1);
 const MOST_FOR_PACKETS: f64 = 1e-9;
 /// The share by which packets are longer than what they carry.
 const HEADERS: f64 = 0.06;
-
-/// The texts of one sample; empty where the system does not have the file.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ContentionText<'a> {
-    /// The content of `/proc/stat`.
-    pub stat: &'a str,
-    /// The content of `/proc/diskstats`.
-    pub diskstats: &'a str,
-    /// The content of `/proc/net/dev`.
-    pub net_dev: &'a str,
-    /// The content of `/proc/pressure/cpu`.
-    pub psi_cpu: &'a str,
-    /// The content of `/proc/pressure/io`.
-    pub psi_io: &'a str,
-    /// The content of `/proc/pressure/memory`.
-    pub psi_memory: &'a str,
-    /// The content of `/proc/self/stat`.
-    pub own_stat: &'a str,
-    /// The content of `/proc/self/io`.
-    pub own_io: &'a str,
-}
 
 /// What the donor counts of itself, since its process began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,21 +94,6 @@ pub fn parse_stall_total(text: &str) -> Option<u64> {
     some.split_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()
 }
 
-/// Returns the ticks that a process spent in its program and in the kernel, from `/proc/self/stat`.
-pub fn parse_own_ticks(text: &str) -> Option<(u64, u64)> {
-    // The name of the program stands in parentheses and may contain anything.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-/// Returns the bytes that a process had read from disks and gave them to write, from `/proc/self/io`.
-pub fn parse_own_io(text: &str) -> Option<(u64, u64)> {
-    let figure = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-    };
-    Some((figure("read_bytes:")?, figure("write_bytes:")?))
-}
-
 #[derive(Debug, Clone, Default)]
 struct Counts {
     cpu: Option<CpuSplit>,
@@ -157,7 +124,7 @@ impl ContentionMeter {
     /// bytes a second that the network link carries.
     pub fn sample(
         &mut self,
-        text: &ContentionText<'_>,
+        text: &ProcText<'_>,
         own: OwnCounts,
         usable: &UsableCpus,
         link: Option<f64>,
@@ -165,10 +132,10 @@ impl ContentionMeter {
     ) -> Option<ContentionSample> {
         let counts = Counts {
             cpu: CpuSplit::parse(text.stat, usable),
-            own_ticks: parse_own_ticks(text.own_stat),
+            own_ticks: parse_self_ticks(text.self_stat),
             stalls: [text.psi_cpu, text.psi_io, text.psi_memory].map(parse_stall_total),
             disks: parse_diskstats(text.diskstats),
-            own_io: parse_own_io(text.own_io),
+            own_io: parse_self_io(text.self_io),
             nets: parse_net_dev(text.net_dev),
             own,
         };
@@ -292,13 +259,13 @@ mod tests {
     }
 
     fn feed(meter: &mut ContentionMeter, machine: &Machine, at: Tick) -> Option<ContentionSample> {
-        let text = ContentionText {
+        let text = ProcText {
             stat: &machine.stat,
-            own_stat: &machine.own_stat,
-            own_io: &machine.own_io,
+            self_stat: &machine.own_stat,
+            self_io: &machine.own_io,
             diskstats: &machine.diskstats,
             psi_io: &machine.psi_io,
-            ..ContentionText::default()
+            ..ProcText::default()
         };
         let first = UsableCpus::These(vec![0]);
         meter.sample(&text, OwnCounts::default(), &first, None, at)
@@ -334,15 +301,16 @@ mod tests {
     #[test]
     fn texts_of_nothing_and_of_nonsense_give_an_idle_machine() {
         for text in ["", "cpu x\n", "some total=-1", ") a b", "read_bytes: x"] {
-            let text = ContentionText {
+            let text = ProcText {
                 stat: text,
                 diskstats: text,
                 net_dev: text,
                 psi_cpu: text,
                 psi_io: text,
                 psi_memory: text,
-                own_stat: text,
-                own_io: text,
+                self_stat: text,
+                self_io: text,
+                ..ProcText::default()
             };
             let mut meter = ContentionMeter::new(100);
             let all = UsableCpus::All;

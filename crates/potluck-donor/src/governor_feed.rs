@@ -1,27 +1,15 @@
 //! Feeds the governor with what the owner's machine does, and lets its budget be the throttle's.
 
 use crate::disk::Disk;
-use crate::load::{ProcFile, fastest_link};
+use crate::load::{ProcFiles, fastest_link};
 use crate::throttle::Throttle;
 use potluck_core::clock::{Clock, Tick};
-use potluck_core::contention::{ContentionMeter, ContentionText, OwnCounts, UsableCpus};
+use potluck_core::contention::{ContentionMeter, OwnCounts, UsableCpus};
 use potluck_core::governor::{ContentionSample, Governor, GovernorTerms};
 use potluck_core::load::parse_net_dev;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// The files that a sample reads, in the order of [`ContentionText`]'s fields.
-const FILES: [&str; 8] = [
-    "/proc/stat",
-    "/proc/diskstats",
-    "/proc/net/dev",
-    "/proc/pressure/cpu",
-    "/proc/pressure/io",
-    "/proc/pressure/memory",
-    "/proc/self/stat",
-    "/proc/self/io",
-];
 
 /// The time from one sample to the next while the donor serves, or yields: two weak signs are seen within a second.
 const SERVING: Duration = Duration::from_millis(250);
@@ -51,7 +39,7 @@ impl OwnWrites {
 
 /// The source of the governor's samples.
 struct Sampler {
-    files: [ProcFile; FILES.len()],
+    files: ProcFiles,
     meter: ContentionMeter,
     usable: UsableCpus,
     link: Option<f64>,
@@ -63,7 +51,7 @@ struct Sampler {
 impl Sampler {
     fn new(disk: &dyn Disk) -> Self {
         Self {
-            files: FILES.map(|path| ProcFile::open(disk, path)),
+            files: ProcFiles::open(disk),
             meter: ContentionMeter::new(rustix::param::clock_ticks_per_second()),
             usable: UsableCpus::All,
             link: None,
@@ -79,26 +67,14 @@ impl Sampler {
         now: Tick,
         disk: &dyn Disk,
     ) -> Option<ContentionSample> {
-        self.files.iter_mut().for_each(ProcFile::refresh);
-        let [stat, diskstats, net_dev, psi_cpu, psi_io, psi_memory, own_stat, own_io] =
-            self.files.each_ref().map(ProcFile::text);
+        let text = self.files.read();
         if self.looked.is_none_or(|at| now.saturating_sub(at) >= LOOK_AGAIN) {
             self.looked = Some(now);
-            let links = parse_net_dev(net_dev);
+            let links = parse_net_dev(text.net_dev);
             let link = fastest_link(disk, links.keys());
             self.link = (link > 0).then_some(link as f64);
             self.usable = usable_cpus();
         }
-        let text = ContentionText {
-            stat,
-            diskstats,
-            net_dev,
-            psi_cpu,
-            psi_io,
-            psi_memory,
-            own_stat,
-            own_io,
-        };
         let since = moved.saturating_sub(std::mem::replace(&mut self.moved, moved));
         let network = PROCESS_NETWORK.fetch_add(since, Ordering::Relaxed) + since;
         let written = own_writes.bytes.load(Ordering::Relaxed);

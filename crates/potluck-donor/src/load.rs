@@ -28,7 +28,7 @@ const MOST: usize = 4 << 20;
 /// The sampler of the machine's load.
 pub(crate) struct Sampler {
     clock: SharedClock,
-    files: [ProcFile; FILES.len()],
+    files: ProcFiles,
     earlier: Option<(Counters, Tick)>,
     /// The device of the lent directory, as its major and minor number.
     lent_device: Option<(u32, u32)>,
@@ -39,7 +39,7 @@ pub(crate) struct Sampler {
 }
 
 /// An open file of `/proc`; its text is empty where the machine does not have the file.
-pub(crate) struct ProcFile {
+struct ProcFile {
     file: Option<Box<dyn OldFile>>,
     buffer: Vec<u8>,
     filled: usize,
@@ -47,12 +47,12 @@ pub(crate) struct ProcFile {
 
 impl ProcFile {
     /// Opens the file, if the machine has it.
-    pub fn open(disk: &dyn Disk, path: &str) -> Self {
+    fn open(disk: &dyn Disk, path: &str) -> Self {
         Self { file: disk.open(Path::new(path)).ok(), buffer: Vec::new(), filled: 0 }
     }
 
     /// Reads the file anew.
-    pub fn refresh(&mut self) {
+    fn refresh(&mut self) {
         self.filled = 0;
         let Some(file) = &self.file else { return };
         while self.filled < MOST {
@@ -67,24 +67,23 @@ impl ProcFile {
     }
 
     /// Returns what was read last.
-    pub fn text(&self) -> &str {
+    fn text(&self) -> &str {
         std::str::from_utf8(&self.buffer[..self.filled]).unwrap_or("")
     }
 }
 
-impl Sampler {
-    /// Opens the files through `disk`, so that a simulated donor sees a simulated machine, or none. The disk that is
-    /// sampled is that of the directory `lent`.
-    pub fn new(disk: &dyn Disk, clock: SharedClock, lent: &Path) -> Self {
-        let files = FILES.map(|path| ProcFile::open(disk, path));
-        let (link, lent_device) = (LinkSpeed::default(), disk.device(lent));
-        Self { clock, files, earlier: None, lent_device, link, told: 0, told_age: SPEED_EVERY }
+/// The open files of a sample, in the order of [`ProcText`]'s fields.
+pub(crate) struct ProcFiles([ProcFile; FILES.len()]);
+
+impl ProcFiles {
+    /// Opens the files through `disk`.
+    pub fn open(disk: &dyn Disk) -> Self {
+        Self(FILES.map(|path| ProcFile::open(disk, path)))
     }
 
-    /// Returns the load since the last sample; `served` and `stored` are the bytes that the donor has served and stored
-    /// so far.
-    pub fn sample(&mut self, disk: &dyn Disk, served: u64, stored: u64) -> Load {
-        self.files.iter_mut().for_each(ProcFile::refresh);
+    /// Reads all files anew, and returns their texts.
+    pub fn read(&mut self) -> ProcText<'_> {
+        self.0.iter_mut().for_each(ProcFile::refresh);
         let [
             stat,
             loadavg,
@@ -96,8 +95,8 @@ impl Sampler {
             psi_memory,
             self_stat,
             self_io,
-        ] = self.files.each_ref().map(ProcFile::text);
-        let text = ProcText {
+        ] = self.0.each_ref().map(ProcFile::text);
+        ProcText {
             stat,
             loadavg,
             meminfo,
@@ -108,8 +107,24 @@ impl Sampler {
             psi_memory,
             self_stat,
             self_io,
-            lent_device: self.lent_device,
-        };
+            lent_device: None,
+        }
+    }
+}
+
+impl Sampler {
+    /// Opens the files through `disk`, so that a simulated donor sees a simulated machine, or none. The disk that is
+    /// sampled is that of the directory `lent`.
+    pub fn new(disk: &dyn Disk, clock: SharedClock, lent: &Path) -> Self {
+        let files = ProcFiles::open(disk);
+        let (link, lent_device) = (LinkSpeed::default(), disk.device(lent));
+        Self { clock, files, earlier: None, lent_device, link, told: 0, told_age: SPEED_EVERY }
+    }
+
+    /// Returns the load since the last sample; `served` and `stored` are the bytes that the donor has served and stored
+    /// so far.
+    pub fn sample(&mut self, disk: &dyn Disk, served: u64, stored: u64) -> Load {
+        let text = ProcText { lent_device: self.lent_device, ..self.files.read() };
         let now = self.clock.now();
         let counters = Counters { served, stored, ..text.counters() };
         self.told_age += 1;

@@ -108,11 +108,6 @@ impl ClosedFiles {
         Ok(left)
     }
 
-    /// Returns the descriptions of all files, in the order in which they were closed.
-    pub fn list(&self) -> io::Result<Vec<ClosedFile>> {
-        Ok(self.described()?.into_iter().map(|(_, about)| about).collect())
-    }
-
     fn described(&self) -> io::Result<Vec<(PathBuf, ClosedFile)>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -206,7 +201,6 @@ mod tests {
         keep("three", 9).is_published();
         let left = || ClosedFiles::new(dir.path()).take_left(pool).expect("read");
         assert!(left().is_empty(), "a process has them");
-        assert_eq!(closed.list().expect("read"), [about("one"), about("two")]);
         drop((first, second));
         assert!(closed.take_left(Digest::of(b"another")).expect("read").is_empty());
         let taken = left();

@@ -45,7 +45,6 @@ mod write_limits;
 mod write_rates;
 
 pub use attaching::{AttachError, detach_dead, is_mounted, mount_point, unmount};
-pub use closed_files::{ClosedFile, ClosedFiles};
 pub use mounting::{MountOptions, Mounted, mount};
 pub use record::{FoundRecord, RecordedMount, Unpublished, UnpublishedState, mount_name};
 pub use write_limits::{CloseLevel, WriteOptions, WriteProtocol};

@@ -36,10 +36,11 @@ impl ProcText<'_> {
     /// for the caller to fill in.
     pub fn counters(&self) -> Counters {
         let lent = self.lent_device.and_then(|device| parse_lent_disk(self.diskstats, device));
+        let sum = |(one, other): (u64, u64)| one.saturating_add(other);
         Counters {
             cpu: CpuTimes::parse(self.stat).unwrap_or_default(),
-            own_ticks: parse_self_ticks(self.self_stat).unwrap_or(0),
-            own_disk: parse_self_io(self.self_io).unwrap_or(0),
+            own_ticks: parse_self_ticks(self.self_stat).map_or(0, sum),
+            own_disk: parse_self_io(self.self_io).map_or(0, sum),
             disks: lent.map_or_else(|| parse_diskstats(self.diskstats), |lent| [lent].into()),
             nets: parse_net_dev(self.net_dev),
             ..Counters::default()
@@ -111,22 +112,19 @@ pub fn parse_meminfo(text: &str) -> Option<(u64, u64)> {
     Some((bytes("MemAvailable")?, bytes("MemTotal")?))
 }
 
-/// Returns the CPU time in ticks of the process of a `/proc/PID/stat` text, of user and system together.
-pub fn parse_self_ticks(text: &str) -> Option<u64> {
+/// Returns the CPU time in ticks that the process of a `/proc/PID/stat` text spent in its program, and in the kernel.
+pub fn parse_self_ticks(text: &str) -> Option<(u64, u64)> {
     // The second field is the name of the program in brackets, which may have spaces and brackets of its own.
-    let (_, fields) = text.rsplit_once(") ")?;
-    let mut times = fields.split(' ').skip(11).map(|time| time.parse::<u64>());
-    let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
-    user.checked_add(system)
+    let mut times = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some((times.next()?.parse().ok()?, times.next()?.parse().ok()?))
 }
 
-/// Returns the bytes that the process of a `/proc/PID/io` text has read from disks and written to them.
-pub fn parse_self_io(text: &str) -> Option<u64> {
+/// Returns the bytes that the process of a `/proc/PID/io` text has read from disks, and given them to write.
+pub fn parse_self_io(text: &str) -> Option<(u64, u64)> {
     let bytes = |key: &str| -> Option<u64> {
-        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))?;
-        value.trim().parse().ok()
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?.trim().parse().ok()
     };
-    bytes("read_bytes")?.checked_add(bytes("write_bytes")?)
+    Some((bytes("read_bytes")?, bytes("write_bytes")?))
 }
 
 /// Returns the whole physical disks by name. Layers over other disks (loop, RAID, LVM, compressed memory) and
