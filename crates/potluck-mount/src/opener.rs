@@ -8,6 +8,7 @@
 //! by a second descriptor, and closes the first. The processes that may have such a descriptor are looked up in /proc.
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -47,12 +48,20 @@ impl NamedInode {
             let number = about.lines().find_map(|line| line.strip_prefix("ino:"));
             if number.and_then(|number| number.trim().parse().ok()) == Some(self.inode) {
                 let target = std::fs::read_link(dir.join("fd").join(descriptor.file_name()));
-                if target.is_ok_and(|target| target.file_name() == Some(self.name.as_ref())) {
+                if target.is_ok_and(|target| self.is_named_by(&target)) {
                     return Ok(true);
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether /proc names the file so. A name that the mount has told the kernel to look up again counts there
+    /// as deleted until it is looked up.
+    fn is_named_by(&self, target: &Path) -> bool {
+        let name = target.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+        name.strip_suffix(b" (deleted)").unwrap_or(name) == self.name.as_bytes()
+            || name == self.name.as_bytes()
     }
 
     /// Returns whether one of these processes may have a descriptor of the file.
@@ -155,6 +164,8 @@ mod tests {
         assert!(named.is_open_in(own));
         assert!(!NamedInode { name: "g".into(), ..named.clone() }.is_open_in(own));
         assert!(!named.is_open_in(u32::MAX), "nobody has that number");
+        std::fs::remove_file(dir.path().join("f")).expect("removed");
+        assert!(named.is_open_in(own), "also once the name is gone");
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").stdout(file).spawn().expect("started");
         drop(command); // the command has the descriptor, too

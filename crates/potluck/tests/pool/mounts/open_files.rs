@@ -26,6 +26,13 @@ fn shell(script: &str, dir: &Path) -> Command {
     command
 }
 
+/// Returns the part of a script that waits for a file to be made beside a mount, or for the test to fail, which removes
+/// the directory.
+fn waits_for(file: &Path) -> String {
+    let dir = file.parent().expect("a file in a directory");
+    format!("until [ -e {} ] || [ ! -e {} ]; do sleep 0.05; done", arg(file), arg(dir))
+}
+
 /// Runs a script to its end, whatever its exit code, and returns what it says.
 fn run(script: &str, dir: &Path) -> String {
     let ran = shell(script, dir).output().expect("bash is there");
@@ -60,7 +67,7 @@ fn empty_new_file_is_not_published_while_open_for_write() {
     fs::write(mount.at("f"), old).expect("written");
     // Each script stays until this test has looked.
     let looked = lab.dir().join("looked");
-    let stay = format!("until [ -e {} ]; do sleep 0.1; done", arg(&looked));
+    let stay = waits_for(&looked);
     for script in [
         "exec bash -c 'STAY' > f",
         "(STAY; exit 1) > f",
@@ -114,15 +121,15 @@ fn empty_new_file_is_not_published_while_open_for_write() {
 fn checkpoint_commit_waits_for_a_shell_redirection() {
     let test = "checkpoint_commit_waits_for_a_shell_redirection";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
-    let scripts = [
-        "(until [ -e $GO ]; do sleep 0.05; done; echo late) > log",
-        "exec 3> log; echo early >&3; until [ -e $GO ]; do sleep 0.05; done; echo late >&3",
-    ];
+    let scripts = ["(WAIT; echo late) > log", "exec 3> log; echo early >&3; WAIT; echo late >&3"];
     for (number, script) in scripts.into_iter().enumerate() {
         let dir = mount.at(&format!("ck-{number}"));
         let go = lab.dir().join(format!("go-{number}"));
         lab.cli.ok(&["ckpt", "begin", arg(&dir)]);
-        let mut running = shell(script, &dir).env("GO", &go).spawn().expect("started");
+        let mut running = {
+            let script = script.replace("WAIT", &waits_for(&go));
+            shell(&script, &dir).spawn().expect("started")
+        };
         wait_until("the file to be open", DEADLINE, || dir.join("log").exists());
         lab.cli.fails(10, &["ckpt", "commit", arg(&dir)]);
         fs::write(&go, "").expect("made");
