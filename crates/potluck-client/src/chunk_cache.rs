@@ -68,7 +68,12 @@ impl SegmentRun {
 
     /// Returns whether the run has all segments of its chunk.
     pub fn is_whole(&self) -> bool {
-        self.segments == (0..self.chunk_len.div_ceil(SEGMENT))
+        *self == self.of_whole()
+    }
+
+    /// Returns the run of all segments of the chunk.
+    pub fn of_whole(&self) -> Self {
+        Self { segments: 0..self.chunk_len.div_ceil(SEGMENT), ..self.clone() }
     }
 }
 

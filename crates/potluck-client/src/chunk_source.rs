@@ -6,6 +6,9 @@ use std::time::Duration;
 /// A place, other than the donors, where chunks of files may be. What it returns is believed only once it is proved: a
 /// wrong source costs time.
 pub trait ChunkSource: Send + Sync {
+    /// Returns whether nothing can be there at this moment, which takes no time to know.
+    fn is_empty(&self) -> bool;
+
     /// Reads the chunk whose plaintext has this digest and this length in bytes, or returns `None` if it is not there.
     /// Bytes are the chunk's if `is_right` says so, which hashes them. May wait for a disk.
     fn read(&self, digest: &Digest, len: u32, is_right: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>;

@@ -222,44 +222,50 @@ impl Fetcher {
     }
 
     /// Returns the pieces from the place near the client, if it has all of them and is expected to be no slower than
-    /// donors. Only whole chunks are looked for, since only these can be proved.
+    /// donors. A part of a chunk is read there with all of the chunk, since only that can be proved; the rest of it is
+    /// kept in the client's cache.
     async fn found_nearby(
         &self,
         recipe: &Recipe,
         pieces: &[Piece],
         place: &mut OwnedSemaphorePermit,
     ) -> Option<Vec<Fetched>> {
-        let source = self.client.lookaside.as_ref()?;
+        let source = self.client.lookaside.as_ref().filter(|source| !source.is_empty())?;
         let mut found = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let (entry, run) = (&recipe.entries[piece.index], segment_run(recipe, piece));
-            if !run.is_whole()
-                || self.is_sooner_at_donors(recipe, piece, source.expected(entry.len))
-            {
+            let elsewhere = source.expected(entry.len);
+            if self.is_sooner_at_donors(recipe, piece, run.len() as u32, elsewhere) {
                 return None;
             }
             let (source, digest, len) = (Arc::clone(source), entry.digest, entry.len);
             let is_right = move |bytes: &[u8]| Digest::of(bytes) == digest;
             let read = spawn_blocking(move || source.read(&digest, len, &is_right));
             let bytes = read.await.ok().flatten()?;
+            let start = run.segments.start * SEGMENT;
             let mut buffer = self.memory.buffers.claim(run.len()).await.buffer(run.len());
-            buffer.copy_from_slice(&bytes);
-            found.push(buffer);
+            buffer.copy_from_slice(&bytes[start as usize..][..run.len()]);
+            found.push((buffer, start));
+            if !run.is_whole()
+                && let Some(cache) = &self.client.cache
+            {
+                cache.put(&run.of_whole(), &bytes);
+            }
         }
-        let fetched = |bytes| Fetched::new(bytes, 0, place);
+        let fetched = |(bytes, start)| Fetched::new(bytes, start, place);
         Some(found.into_iter().map(fetched).collect())
     }
 
-    /// Returns whether a donor is expected to have sent a piece before `elsewhere`, the time that another source takes.
-    /// A source whose rate is not known is tried.
+    /// Returns whether a donor is expected to have sent `len` bytes of a piece before `elsewhere`, the time that another
+    /// source takes. A source whose rate is not known is tried.
     fn is_sooner_at_donors(
         &self,
         recipe: &Recipe,
         piece: &Piece,
+        len: u32,
         elsewhere: Option<Duration>,
     ) -> bool {
         let Some(elsewhere) = elsewhere else { return false };
-        let len = recipe.entries[piece.index].len;
         let soonest = self.donors.rates(|rates| {
             let known = recipe.holders(piece.index).into_iter();
             let finish = |donor: DonorId| rates.get(&donor).filter(|it| it.rate().is_some());

@@ -123,6 +123,11 @@ impl Pool {
         Self { cache: Some(cache), ..self.clone() }
     }
 
+    /// Returns how many bytes were found in the cache of chunks so far.
+    pub fn found_in_cache(&self) -> u64 {
+        self.cache.as_ref().map_or(0, ChunkCache::found)
+    }
+
     /// Returns this client with a place near it, where it looks for chunks before it asks donors.
     pub fn with_lookaside(&self, lookaside: Arc<dyn ChunkSource>) -> Self {
         Self { lookaside: Some(lookaside), ..self.clone() }

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// The weight of what was measured before, when a part is read: about twenty parts are remembered.
@@ -74,10 +75,10 @@ impl TreeList {
         Ok(changed)
     }
 
-    /// Adds what was counted since to the trees of the list that are still there.
+    /// Adds what was counted since it was added last to the trees of the list that are still there.
     pub fn add_counts(&self, trees: &LookasideTrees) -> io::Result<()> {
         let counted: Vec<_> = trees
-            .counts()
+            .take_counts()
             .into_iter()
             .filter(|(_, counts)| *counts != TreeCounts::default())
             .collect();
@@ -100,7 +101,9 @@ impl TreeList {
 /// The trees that are looked into, of those that are there.
 pub struct LookasideTrees {
     clock: SharedClock,
-    trees: Vec<OpenTree>,
+    trees: RwLock<Vec<Arc<OpenTree>>>,
+    /// The bytes that were found in all trees.
+    found: AtomicU64,
     /// The seconds that a byte took lately, as the bits of a number; 0 before the first.
     seconds_per_byte: AtomicU64,
 }
@@ -114,46 +117,70 @@ struct OpenTree {
     bytes: AtomicU64,
 }
 
+impl OpenTree {
+    fn of(index: LookasideIndex) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { index, hits: zero(), misses: zero(), stale: zero(), bytes: zero() }
+    }
+}
+
 impl LookasideTrees {
     /// Opens the enabled trees of a list. One whose device is absent is passed over.
     pub fn open(list: &[AddedTree], clock: SharedClock) -> Self {
-        let open = |tree: &AddedTree| match LookasideIndex::open(&tree.index) {
-            Ok(index) => Some(index),
-            Err(IndexError::Missing(place)) => {
-                tracing::debug!("{} is absent", place.display());
-                None
-            }
-            Err(why) => {
-                tracing::warn!("not looked into: {why}");
-                None
-            }
+        let new = Self {
+            clock,
+            trees: RwLock::default(),
+            found: AtomicU64::new(0),
+            seconds_per_byte: AtomicU64::new(0),
         };
-        let trees = list.iter().filter(|tree| tree.enabled).filter_map(open);
-        let counted = |index| OpenTree {
-            index,
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            stale: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        };
-        let trees = trees.map(counted).collect();
-        Self { clock, trees, seconds_per_byte: AtomicU64::new(0) }
+        new.look_into(list);
+        new
     }
 
-    /// Returns whether there is nothing to look into.
-    pub fn is_empty(&self) -> bool {
-        self.trees.is_empty()
+    /// Looks into the enabled trees of another list from now on; those that are open stay so. What was counted of others
+    /// is forgotten.
+    pub fn look_into(&self, list: &[AddedTree]) {
+        let before = self.trees();
+        let open = |tree: &AddedTree| {
+            if let Some(open) = before.iter().find(|open| open.index.place() == tree.index) {
+                return Some(Arc::clone(open));
+            }
+            match LookasideIndex::open(&tree.index) {
+                Ok(index) => Some(Arc::new(OpenTree::of(index))),
+                Err(IndexError::Missing(place)) => {
+                    tracing::debug!("{} is absent", place.display());
+                    None
+                }
+                Err(why) => {
+                    tracing::warn!("not looked into: {why}");
+                    None
+                }
+            }
+        };
+        let trees = list.iter().filter(|tree| tree.enabled).filter_map(open).collect();
+        *self.trees.write().expect("no holder panics") = trees;
     }
 
-    /// Returns what was counted, by the paths of the indexes.
-    pub fn counts(&self) -> Vec<(PathBuf, TreeCounts)> {
+    fn trees(&self) -> Vec<Arc<OpenTree>> {
+        self.trees.read().expect("no holder panics").clone()
+    }
+
+    /// Returns the bytes that were found in all trees so far.
+    pub fn found(&self) -> u64 {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// Returns what was counted since this was called last, by the paths of the indexes.
+    pub fn take_counts(&self) -> Vec<(PathBuf, TreeCounts)> {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         let counts = |tree: &OpenTree| TreeCounts {
-            hits: tree.hits.load(Ordering::Relaxed),
-            misses: tree.misses.load(Ordering::Relaxed),
-            stale: tree.stale.load(Ordering::Relaxed),
-            bytes: tree.bytes.load(Ordering::Relaxed),
+            hits: take(&tree.hits),
+            misses: take(&tree.misses),
+            stale: take(&tree.stale),
+            bytes: take(&tree.bytes),
         };
-        self.trees.iter().map(|tree| (tree.index.place().to_owned(), counts(tree))).collect()
+        let trees = self.trees();
+        trees.iter().map(|tree| (tree.index.place().to_owned(), counts(tree))).collect()
     }
 
     /// Notes how long the reading of a part took.
@@ -169,14 +196,19 @@ impl LookasideTrees {
 }
 
 impl ChunkSource for LookasideTrees {
+    fn is_empty(&self) -> bool {
+        self.trees.read().expect("no holder panics").is_empty()
+    }
+
     fn read(&self, digest: &Digest, len: u32, is_right: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
-        for tree in &self.trees {
+        for tree in self.trees() {
             let began = self.clock.now();
             let counter = match tree.index.read(digest, len, is_right) {
                 Looked::Found(bytes) => {
                     self.took(len, self.clock.now().saturating_sub(began));
                     tree.hits.fetch_add(1, Ordering::Relaxed);
                     tree.bytes.fetch_add(len.into(), Ordering::Relaxed);
+                    self.found.fetch_add(len.into(), Ordering::Relaxed);
                     return Some(bytes);
                 }
                 Looked::Missing => &tree.misses,

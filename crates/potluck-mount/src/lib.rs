@@ -10,6 +10,7 @@
 mod attaching;
 mod closed_files;
 mod coherent_metadata;
+mod control_socket;
 mod draft;
 mod edit;
 mod errno;
@@ -45,6 +46,7 @@ mod write_limits;
 mod write_rates;
 
 pub use attaching::{AttachError, detach_dead, is_mounted, mount_point, unmount};
+pub use control_socket::{MountQuestion, MountStatus};
 pub use mounting::{MountOptions, Mounted, mount};
 pub use record::{FoundRecord, RecordedMount, Unpublished, UnpublishedState, mount_name};
 pub use write_limits::{CloseLevel, WriteOptions, WriteProtocol};

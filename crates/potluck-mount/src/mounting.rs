@@ -2,6 +2,7 @@
 
 use crate::attaching::{AttachError, Attachment, attach, detach, is_mounted, unmount};
 use crate::coherent_metadata::CoherentMetadata;
+use crate::control_socket::{ControlSocket, MountQuestion, MountStatus};
 use crate::file_system::FileSystem;
 use crate::kernel_invalidation;
 use crate::mount_point::MountPoint;
@@ -32,6 +33,9 @@ const THREADS: usize = 2;
 const CLOSING_LIMIT: Duration = Duration::from_secs(20);
 /// The time between two checks whether files are being written.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The time within which the socket of a mount is removed that has ended.
+const ENDED_WITHIN: Duration = Duration::from_millis(500);
 
 /// The options of a mount.
 #[derive(Debug, Clone)]
@@ -150,6 +154,32 @@ fn serve_kernel(
 }
 
 impl Mounted {
+    /// Answers commands that ask about the mount, until it ends. `looked` returns the bytes that were found in lookaside
+    /// trees, after it has looked at the list of them again where that is asked for. A mount that cannot be spoken to
+    /// serves all the same.
+    pub fn answer(&self, looked: impl Fn(MountQuestion) -> u64 + Send + Sync + 'static) {
+        let socket = match ControlSocket::bind(&self.record.socket()) {
+            Ok(socket) => socket,
+            Err(why) => return tracing::warn!("commands cannot speak to this mount: {why}"),
+        };
+        let (files, ended) = (Arc::downgrade(&self.files), Arc::downgrade(&self.files));
+        let answer = move |question| {
+            let from_lookaside = looked(question);
+            files.upgrade().map(|files| MountStatus { from_lookaside, ..files.status() })
+        };
+        env::spawn(async move {
+            let is_over = async {
+                while ended.upgrade().is_some_and(|files| !files.has_ended()) {
+                    tokio::time::sleep(ENDED_WITHIN).await;
+                }
+            };
+            tokio::select! {
+                () = socket.serve(answer) => {}
+                () = is_over => {}
+            }
+        });
+    }
+
     /// Serves until somebody unmounts the directory or `stopped` completes, and then publishes the files that were
     /// closed. Returns the files that are not in the pool as they were written; the mount's record names them, too.
     ///

@@ -5,6 +5,7 @@
 //! state of a draft; a later line about a draft replaces an earlier one. Lines are not synced: they outlive the
 //! process, but after a power failure some may be missing.
 
+use crate::control_socket::{self, MountQuestion, MountStatus};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::private_dir;
@@ -21,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const EXTENSION: &str = "mount";
 /// The extension of the name of a file beside the record that is there while somebody who has unmounted waits.
 const UNMOUNTED: &str = "unmounted";
+/// The extension of the name of the socket beside the record by which commands speak to the mount.
+const SOCKET: &str = "socket";
 /// The number of bytes of lines at which the file is written anew; it grows with the number of unpublished drafts.
 const OVERTAKEN: u64 = 256 << 10;
 
@@ -169,6 +172,11 @@ impl MountRecord {
     /// Returns the pool that is mounted, by the fingerprint of its certificate authority.
     pub fn pool(&self) -> Digest {
         self.pool
+    }
+
+    /// Returns the place of the socket by which commands speak to the mount.
+    pub fn socket(&self) -> PathBuf {
+        self.place.with_extension(SOCKET)
     }
 
     /// Returns whether somebody has unmounted the directory, and waits for the end of this process.
@@ -348,19 +356,42 @@ impl FoundRecord {
         Self::read(spool_dir.join(file_name(dir)))
     }
 
+    /// Returns the records in `spool_dir`, also those of mounts that no process serves any more.
+    pub fn all(spool_dir: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        let entries = match std::fs::read_dir(spool_dir) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(found),
+            entries => entries?,
+        };
+        for entry in entries {
+            let place = entry?.path();
+            if place.extension().is_some_and(|extension| extension == EXTENSION) {
+                found.extend(Self::read(place)?);
+            }
+        }
+        found.sort_by(|one, other| one.mount.dir.cmp(&other.mount.dir));
+        Ok(found)
+    }
+
     /// Returns the records in `spool_dir` of mounts that processes serve.
     pub fn served(spool_dir: &Path) -> io::Result<Vec<Self>> {
         let mut served = Vec::new();
-        for entry in std::fs::read_dir(spool_dir)? {
-            let place = entry?.path();
-            if place.extension().is_some_and(|extension| extension == EXTENSION)
-                && let Some(record) = Self::read(place)?
-                && record.is_served()?
-            {
+        for record in Self::all(spool_dir)? {
+            if record.is_served()? {
                 served.push(record);
             }
         }
         Ok(served)
+    }
+
+    /// Asks the process that serves the mount.
+    pub fn ask(&self, question: MountQuestion) -> io::Result<MountStatus> {
+        control_socket::ask(&self.place.with_extension(SOCKET), question)
+    }
+
+    /// Returns the files that the record names at this moment. Those of a mount that is served may still be stored.
+    pub fn unpublished(&self) -> io::Result<Vec<Unpublished>> {
+        std::fs::read(&self.place).map(|text| unpublished_in(&text))
     }
 
     fn read(place: PathBuf) -> io::Result<Option<Self>> {

@@ -81,6 +81,11 @@ impl Spool {
         &self.dir
     }
 
+    /// Returns the bytes that all files have.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     fn give_back(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -284,6 +284,9 @@ pub enum Command {
         after_help = "Examples:\n  potluck mount pot://lab ~/lab\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck mount pot://lab ~/lab --foreground      (Ctrl-C unmounts)\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened. In /etc/fstab: pot://lab /mnt/lab potluck _netdev,nofail 0 0"
     )]
     Mount(MountArgs),
+    /// List your mounts on this machine: what programs write, what is not in the pool yet, what the caches saved
+    #[command(after_help = "Examples:\n  potluck mounts\n  potluck mounts --json")]
+    Mounts,
     /// Unmount what `potluck mount` mounted, and wait until what was closed is stored; nothing mounted
     /// is no error
     #[command(after_help = "Example:\n  potluck umount ~/lab")]

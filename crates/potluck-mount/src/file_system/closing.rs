@@ -1,6 +1,7 @@
 //! Publishes written files when they are closed; the mount's record names those that cannot be published.
 
 use super::FileSystem;
+use crate::control_socket::MountStatus;
 use crate::draft::{Draft, may_try_again};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle};
@@ -416,6 +417,20 @@ impl FileSystem {
     /// Returns whether a program has any file open for writing.
     pub fn is_written(&self) -> bool {
         self.handles().is_written()
+    }
+
+    /// Returns the state of the mount, without what lookaside trees gave.
+    pub fn status(&self) -> MountStatus {
+        let (mut written, mut behind) = (0, 0);
+        let drafts = self.handles().drafts(); // a lock that is given back before the next is taken
+        for (inode, draft) in drafts {
+            match self.handles().is_file_written(inode) {
+                true => written += 1,
+                false => behind += u64::from(draft.facts().is_behind),
+            }
+        }
+        let (spooled, from_cache) = (self.spool.taken(), self.pool.found_in_cache());
+        MountStatus { written, behind, spooled, from_cache, from_lookaside: 0 }
     }
 
     /// Returns whether no more requests are served.

@@ -24,6 +24,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "hash",
             "lookaside",
             "mount",
+            "mounts",
             "umount",
             "write-shared",
         ],

@@ -11,6 +11,7 @@ use potluck_lookaside::{
     AddedTree, INDEX_NAME, IndexError, IndexProgress, IndexReport, Indexing, LookasideIndex,
     LookasideTrees, TreeCounts, TreeList,
 };
+use potluck_mount::{FoundRecord, MountQuestion};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::io;
@@ -37,6 +38,7 @@ pub async fn run(
     shown: bool,
 ) -> Result<Ending, Failure> {
     let list = list(settings);
+    let lists = matches!(args, LookasideArgs::Ls | LookasideArgs::Index(_));
     match args {
         LookasideArgs::Index(args) => return index(args, output, shown).await,
         LookasideArgs::Add(args) => add(&list, &args.tree, output)?,
@@ -54,38 +56,52 @@ pub async fn run(
             output.result(&serde_json::json!({ "removed": removed }), |_| String::new());
         }
         LookasideArgs::Ls => {
+            tell_mounts(settings);
             let trees: Vec<_> = list.read().map_err(unlisted)?.into_iter().map(listed).collect();
             output.result(&serde_json::json!({ "trees": trees }), |_| text(&trees));
         }
     }
+    if !lists {
+        tell_mounts(settings);
+    }
     Ok(Ending::Done)
 }
 
-/// Returns a client that looks into the trees that this user has added, and these, to be counted in the end.
-pub fn looking(client: Pool, settings: &CommandSettings) -> (Pool, Option<Arc<LookasideTrees>>) {
-    let added = list(settings).read().unwrap_or_else(|why| {
-        tracing::warn!("lookaside trees are passed over: {why}");
-        Vec::new()
-    });
-    let trees = LookasideTrees::open(&added, Arc::new(SystemClock::default()));
-    if trees.is_empty() {
-        return (client, None);
-    }
-    let trees = Arc::new(trees);
-    (client.with_lookaside(trees.clone()), Some(trees))
+/// Returns a client that looks into the trees that this user has added, and these.
+pub fn looking(client: Pool, settings: &CommandSettings) -> (Pool, Arc<LookasideTrees>) {
+    let trees = Arc::new(LookasideTrees::open(&[], Arc::new(SystemClock::default())));
+    look_again(&trees, &list(settings));
+    (client.with_lookaside(trees.clone()), trees)
 }
 
-/// Adds what was found in the trees to what the list says of them.
-pub fn count(trees: Option<Arc<LookasideTrees>>, settings: &CommandSettings) {
-    if let Some(trees) = trees
-        && let Err(why) = list(settings).add_counts(&trees)
-    {
+/// Looks into the trees that a list names now.
+pub fn look_again(trees: &LookasideTrees, list: &TreeList) {
+    match list.read() {
+        Ok(added) => trees.look_into(&added),
+        Err(why) => tracing::warn!("lookaside trees are passed over: {why}"),
+    }
+}
+
+/// Adds what was found in the trees to what a list says of them.
+pub fn count(trees: &LookasideTrees, list: &TreeList) {
+    if let Err(why) = list.add_counts(trees) {
         tracing::warn!("what was found in lookaside trees is not counted: {why}");
     }
 }
 
-fn list(settings: &CommandSettings) -> TreeList {
+/// Returns the list of the trees that this user has added.
+pub fn list(settings: &CommandSettings) -> TreeList {
     TreeList::at(settings.state_dir.join("lookaside.json"))
+}
+
+/// Has the running mounts count what they found, and look at the list again.
+fn tell_mounts(settings: &CommandSettings) {
+    for mount in FoundRecord::served(&settings.spool_dir()).unwrap_or_default() {
+        if let Err(why) = mount.ask(MountQuestion::LookAgain) {
+            let dir = mount.mount.dir.display();
+            tracing::warn!("the mount at {dir} does not hear of lookaside trees: {why}");
+        }
+    }
 }
 
 async fn index(args: LookasideIndexArgs, output: &Output, shown: bool) -> Result<Ending, Failure> {

@@ -33,6 +33,7 @@ mod manager;
 mod members;
 mod mkdir;
 mod mount;
+mod mounts;
 mod mv;
 mod new_pool;
 mod nodes;
@@ -117,14 +118,12 @@ pub async fn run(
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
         Command::Mount(args) => {
-            let (client, trees) = lookaside::looking(watched(settings.client()?), settings);
-            let ending = mount::run(args, &client, settings, output).await;
-            lookaside::count(trees, settings);
-            ending
+            mount::run(args, &watched(settings.client()?), settings, output).await
         }
         Command::Lookaside(args) => {
             until_stopped_alone(lookaside::run(args, settings, output, shown)).await
         }
+        Command::Mounts => until_stopped_alone(mounts::run(settings, output)).await,
         Command::Umount(args) => until_stopped_alone(umount::run(&args, settings, output)).await,
         Command::FindManager(args) => find_manager::run(args, settings, output).await,
         Command::Set(args) => set::run(args, settings, output).await,
@@ -168,7 +167,8 @@ pub async fn run(
             let mut client = watched(settings.client()?);
             let mut trees = None;
             if matches!(command, Command::Cp(_) | Command::Cat(_)) {
-                (client, trees) = lookaside::looking(client, settings);
+                let (looking, looked_into) = lookaside::looking(client, settings);
+                (client, trees) = (looking, Some(looked_into));
             }
             let interrupted = match &command {
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
@@ -181,7 +181,9 @@ pub async fn run(
                 until_stopped(&client, work).await
             });
             let ending = ending.await.unwrap_or_else(|why| resume_unwind(why.into_panic()));
-            lookaside::count(trees, settings);
+            if let Some(trees) = trees {
+                lookaside::count(&trees, &lookaside::list(settings));
+            }
             if let (Ok(Ending::Interrupted), Some(text)) = (&ending, interrupted) {
                 output.note(text);
             }
@@ -305,6 +307,7 @@ async fn with_client(
         | Command::Leave(_)
         | Command::Join(_)
         | Command::Mount(_)
+        | Command::Mounts
         | Command::Umount(_)
         | Command::FindManager(_)
         | Command::Completion(_)

@@ -2,14 +2,15 @@
 
 mod background;
 
-use super::{Ending, unpublished};
+use super::{Ending, lookaside, unpublished};
 use crate::args::MountArgs;
 use crate::command_settings::CommandSettings;
 use crate::output::{Output, name};
 use crate::signals;
 use potluck_client::{ChunkCache, Pool};
 use potluck_core::path::PoolPath;
-use potluck_mount::{AttachError, FoundRecord, MountOptions, Mounted, WriteOptions};
+use potluck_lookaside::LookasideTrees;
+use potluck_mount::{AttachError, FoundRecord, MountOptions, MountQuestion, Mounted, WriteOptions};
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::write_private;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The size in bytes of a mount's cache in memory, which holds segments that were read at random.
 const CACHE_IN_MEMORY: usize = 32 << 20;
@@ -61,7 +63,7 @@ pub async fn run(
         let [path, dir] = [serves.path.to_string(), dir.display().to_string()];
         format!("{} is mounted at {}", name(&path), name(&dir))
     });
-    serve(mounted, client, stopped, &dir).await
+    serve(mounted, client, settings, stopped, &dir).await
 }
 
 /// Checks whether the directory can be mounted. Removes what a dead mount left there, and tells the user what it had
@@ -118,7 +120,7 @@ fn attach(
     client: &Pool,
     settings: &CommandSettings,
     dir: &Path,
-) -> Result<Mounted, Failure> {
+) -> Result<(Mounted, Arc<LookasideTrees>), Failure> {
     let spool_dir = settings.spool_dir();
     let spool_limit = match args.spool_max.or(settings.spool_max) {
         Some(most) => most,
@@ -151,9 +153,18 @@ fn attach(
         cache = and_in.map_err(|why| cannot_mount(args, dir, &AttachError::Local(why)))?;
     }
     // From here on the mount waits for a manager that is away as long as in the middle of a transfer.
-    let client = client.under_way().with_cache(cache);
-    potluck_mount::mount(client, &args.path, dir, &options)
-        .map_err(|why| cannot_mount(args, dir, &why))
+    let (client, trees) = lookaside::looking(client.under_way().with_cache(cache), settings);
+    let mounted = potluck_mount::mount(client, &args.path, dir, &options)
+        .map_err(|why| cannot_mount(args, dir, &why))?;
+    let (counted, list) = (Arc::clone(&trees), lookaside::list(settings));
+    mounted.answer(move |question| {
+        if question == MountQuestion::LookAgain {
+            lookaside::count(&counted, &list);
+            lookaside::look_again(&counted, &list);
+        }
+        counted.found()
+    });
+    Ok((mounted, trees))
 }
 
 fn half_of_what_is_free(dir: &Path) -> io::Result<u64> {
@@ -178,13 +189,15 @@ fn announce(args: &MountArgs, dir: &Path, log: Option<PathBuf>) -> Result<MountS
 
 /// Serves the mount until it ends, and logs which files are not in the pool as they were written.
 async fn serve(
-    mounted: Mounted,
+    (mounted, trees): (Mounted, Arc<LookasideTrees>),
     client: &Pool,
+    settings: &CommandSettings,
     stopped: impl Future<Output = ()>,
     dir: &Path,
 ) -> Result<Ending, Failure> {
     let served = mounted.serve(stopped, || signals::daemon_signals().0).await;
     client.settle().await;
+    lookaside::count(&trees, &lookaside::list(settings));
     let lost = served.map_err(|why| {
         let what = format!("the mount at {} failed: {why}", dir.display());
         Failure::new(ErrorKind::Other, code::LOCAL_IO, what)

@@ -4,6 +4,7 @@ use super::content::{arg, assert_same, bytes};
 use super::docs::{Typist, blocks};
 use super::lab::Lab;
 use super::machines::{Machines, Naming};
+use super::mounts::{Mount, can_mount};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -74,6 +75,43 @@ fn changed_and_absent_lookaside_files_are_fetched() {
     assert!(tree(&lab).is_null());
     lab.cli.fails(3, &["lookaside", "add", arg(&dir)]);
     lab.cli.ok(&["lookaside", "clear"]);
+}
+
+/// The donor is stopped, so that what is read comes from the tree alone.
+#[test]
+fn running_mount_hears_of_added_lookaside_trees() {
+    if !can_mount("running_mount_hears_of_added_lookaside_trees") {
+        return;
+    }
+    let (mut lab, content, dir) = stored(true);
+    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    let status = |lab: &Lab| {
+        let mounts = lab.cli.json(&["mounts"])["mounts"].clone();
+        assert_eq!(
+            (mounts.as_array().map(Vec::len), &mounts[0]["state"]),
+            (Some(1), &"served".into())
+        );
+        mounts[0]["status"].clone()
+    };
+    assert_eq!(status(&lab)["from_lookaside"], 0);
+    add(&lab, &dir);
+    lab.donor("donor-1").signal(Signal::STOP);
+    assert_same(&fs::read(mount.at("data")).expect("read"), &content, "through the mount");
+    let found = status(&lab)["from_lookaside"].as_u64().expect("a number");
+    assert!(found >= content.len() as u64, "{found}");
+    let counted = tree(&lab);
+    assert!(counted["hits"].as_u64() >= Some(13), "{counted}");
+    assert_eq!(counted["bytes"], found);
+    assert_eq!(tree(&lab), counted, "each is counted once");
+    lab.cli.ok(&["lookaside", "disable", arg(&dir)]);
+    lab.donor("donor-1").signal(Signal::CONT);
+
+    let written = fs::File::create(mount.at("open")).expect("made");
+    assert_eq!(status(&lab)["written"], 1);
+    drop(written);
+    mount.running.kill_9();
+    let listed = lab.cli.json(&["mounts"])["mounts"][0].clone();
+    assert_eq!((&listed["state"], &listed["status"]), (&"dead".into(), &Value::Null));
 }
 
 #[test]

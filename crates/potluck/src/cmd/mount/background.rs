@@ -131,7 +131,7 @@ pub async fn serve(
             stopped.await;
         }
     };
-    let ended = serve_mount(mounted, client, stopped, dir).await;
+    let ended = serve_mount(mounted, client, settings, stopped, dir).await;
     match &ended {
         Ok(_) => tracing::info!("{} is unmounted", dir.display()),
         Err(failure) => tracing::error!("{failure}"),
