@@ -31,6 +31,7 @@ mod buffer;
 mod checkpoint;
 mod chunk_cache;
 mod chunk_source;
+mod connecting;
 mod content_reader;
 mod contribution;
 mod copy;

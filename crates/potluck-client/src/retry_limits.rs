@@ -17,6 +17,18 @@ pub struct RetryLimits {
     pub donors: Duration,
 }
 
+impl RetryLimits {
+    /// Returns the limits for what a person waits for. A time that they `asked` for holds in all cases. By default work
+    /// that cannot begin is given up much sooner than work that is under way (promise A2).
+    pub fn asked(asked: Option<Duration>) -> Self {
+        Self {
+            at_first: asked.unwrap_or(Duration::from_secs(30)),
+            under_way: asked.unwrap_or(Duration::from_secs(600)),
+            donors: asked.unwrap_or(Duration::from_secs(600)),
+        }
+    }
+}
+
 /// The longest time that a transfer waits for donors that this client has not reached yet: those that have still to
 /// report to a manager that has just started, and those that the manager hears and this machine perhaps never reaches.
 pub const STRANGERS: Duration = Duration::from_secs(10);

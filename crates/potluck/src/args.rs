@@ -65,9 +65,9 @@ pub use safety::{
 pub use services::{ServiceArgs, ServiceInstallArgs, ServicePlaceArgs, ServiceUninstallArgs};
 pub use shared_files::{SharedArgs, SharedCommitArgs, SharedPathArgs, SharedWriteArgs};
 
-use crate::keys::kind;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Parser, Subcommand};
+use potluck_config::setting_kind as kind;
 use std::time::Duration;
 
 /// Pool the spare disk of the machines you already have.

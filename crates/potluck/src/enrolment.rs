@@ -5,7 +5,7 @@
 //! again. An existing identity is never replaced, and everything that can be checked without the manager is
 //! checked before the token is used.
 
-use crate::command_settings::{self, JoinedPool};
+use potluck_config::own_pools::{self, JoinedPool};
 use potluck_core::chunk::Digest;
 use potluck_core::text::is_unseen;
 use potluck_wire::call::Caller;
@@ -80,14 +80,13 @@ pub async fn join(
                 joining.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
             if Identity::exists(&joining.dir) {
                 // An earlier join was interrupted before the directory got its name.
-                let identity = command_settings::load_identity(&joining.dir)?;
+                let identity = own_pools::load_identity(&joining.dir)?;
                 let dir = joining.settle(pools, &identity)?;
                 if begun.is_some() {
                     return Ok((identity, dir));
                 }
             }
-            let member =
-                command_settings::joined(pools).into_iter().find(|own| own.id == token.pool());
+            let member = own_pools::joined(pools).into_iter().find(|own| own.id == token.pool());
             if let Some(own) = member {
                 let _ = fs::remove_dir(&joining.dir); // fails if anything is in it
                 return Err(is_member(&own));

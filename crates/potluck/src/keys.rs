@@ -1,9 +1,8 @@
 //! The table of all settings of daemons. The daemons' options on the command line, the keys of their
 //! settings files, the output of `potluck set` and the list in docs/settings.md are made from it.
 
-pub mod kind;
-
-pub use kind::SettingKind;
+use potluck_config::likeness::{most_like, nearest};
+use potluck_config::setting_kind::SettingKind;
 
 use potluck_core::timetable::LEAST_BANDWIDTH;
 use potluck_wire::addresses::{DONOR_LISTEN, MANAGER_LISTEN};
@@ -370,22 +369,6 @@ fn nearest_key(text: &str) -> Option<&'static str> {
     }
     nearest(text, KEYS.iter().map(|key| (key.full, key.full)))
         .or_else(|| nearest(text, KEYS.iter().map(|key| (key.name(), key.full))))
-}
-
-/// Returns the suggestion for `text` from pairs of a name and its suggestion; `None` if no name is like `text`.
-pub fn nearest(
-    text: &str,
-    names: impl Iterator<Item = (&'static str, &'static str)>,
-) -> Option<&'static str> {
-    most_like(text, names).filter(|(likeness, _)| *likeness > 0.8).map(|(_, meant)| meant)
-}
-
-fn most_like(
-    text: &str,
-    names: impl Iterator<Item = (&'static str, &'static str)>,
-) -> Option<(f64, &'static str)> {
-    let judged = names.map(|(name, meant)| (strsim::jaro_winkler(text, name), meant));
-    judged.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
 #[cfg(test)]

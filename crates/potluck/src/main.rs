@@ -1,10 +1,8 @@
 //! Potluck: pools the spare disk of machines that people already have.
 
 mod args;
-mod checked_toml;
 mod cmd;
 mod command_settings;
-mod config_file;
 mod confirm;
 mod enrolment;
 mod freed_memory;

@@ -1,8 +1,9 @@
 //! A daemon's `settings.toml`: the settings given on the command line, by `potluck set`, or by hand. It holds
 //! only what was set. Comments and order, which belong to the user, stay.
 
-use crate::checked_toml::{self, TomlSource};
-use crate::keys::{self, Daemon, FILE, Key, SettingKind, Unset};
+use crate::keys::{self, Daemon, FILE, Key, Unset};
+use potluck_config::checked_toml::{self, TomlSource};
+use potluck_config::setting_kind::SettingKind;
 use potluck_core::size::parse_size;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;

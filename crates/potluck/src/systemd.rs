@@ -6,6 +6,7 @@
 use crate::command_settings::CommandSettings;
 use crate::keys::{self, Daemon};
 use crate::settings_file::SettingsFile;
+use potluck_config::user_settings::SYSTEM_STATE;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::fmt::Write;
@@ -14,8 +15,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory in which the services of the system keep their state.
-pub const SYSTEM_STATE: &str = "/var/lib/potluck";
 /// A directory that exists while systemd runs the machine.
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
 

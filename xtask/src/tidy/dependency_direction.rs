@@ -13,10 +13,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-catalog", &["core", "wire", "pool"]),
     ("potluck-recovery", &["core", "wire", "pool", "catalog"]),
     ("potluck-manager", &["core", "wire", "pool", "catalog", "recovery"]),
-    ("potluck-client", &["core", "wire"]),
+    ("potluck-config", &["core", "wire"]),
+    ("potluck-client", &["core", "wire", "config"]),
     ("potluck-mount", &["core", "wire", "client"]),
     ("potluck-lookaside", &["core", "client"]),
-    ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount", "lookaside"]),
+    (
+        "potluck",
+        &["core", "wire", "config", "donor", "recovery", "manager", "client", "mount", "lookaside"],
+    ),
     (
         "potluck-sim",
         &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount"],

@@ -1,8 +1,8 @@
 //! Commands about donors, for their owners and for admins.
 
 use super::Caution;
-use crate::keys::kind;
 use clap::Subcommand;
+use potluck_config::setting_kind as kind;
 use potluck_core::size::parse_size;
 use std::path::PathBuf;
 use std::time::Duration;

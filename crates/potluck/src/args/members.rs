@@ -1,8 +1,8 @@
 //! Commands about who belongs to the pool.
 
 use super::Caution;
-use crate::keys::kind;
 use clap::Subcommand;
+use potluck_config::setting_kind as kind;
 use potluck_wire::addresses::{Address, BadAddress, MANAGER_PORT};
 use potluck_wire::token::Role;
 use std::path::PathBuf;

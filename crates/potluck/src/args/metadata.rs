@@ -2,8 +2,8 @@
 
 use super::members::manager_address;
 use super::safety::Caution;
-use crate::keys::kind;
 use clap::Subcommand;
+use potluck_config::setting_kind as kind;
 use potluck_recovery::ChainId;
 use potluck_wire::addresses::{Address, BadAddress, DONOR_PORT};
 use std::path::PathBuf;

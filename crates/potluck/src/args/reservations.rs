@@ -1,7 +1,7 @@
 //! Commands about reserved space.
 
-use crate::keys::kind;
 use clap::Subcommand;
+use potluck_config::setting_kind as kind;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_core::size::parse_size;

@@ -1,7 +1,7 @@
 //! Commands about who may do what.
 
-use crate::keys::kind;
 use clap::Subcommand;
+use potluck_config::setting_kind as kind;
 use potluck_core::path::{BadPath, check_space};
 use potluck_core::rights::Right;
 use std::time::Duration;

@@ -2,9 +2,10 @@
 
 use super::{Ending, lend};
 use crate::args;
-use crate::command_settings::{self, CommandSettings};
+use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::running::{self, Told};
+use potluck_config::own_pools;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Find;
 use potluck_wire::env::Env;
@@ -21,25 +22,25 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let mut found = Vec::new();
     for dir in dirs(&args, settings)? {
-        let mut identity = command_settings::load_identity(&dir)?;
+        let mut identity = own_pools::load_identity(&dir)?;
         let at = Addresses::new(args.at.iter().cloned());
         if !at.is_empty() {
             identity.about.manager = at.clone();
         }
         // The manager proves that it is this pool's before anything is written.
         let caller = match at.is_empty() {
-            true => command_settings::guided(&identity, &dir)?,
-            false => command_settings::caller(&identity)?,
+            true => own_pools::guided(&identity, &dir)?,
+            false => own_pools::caller(&identity)?,
         };
         let answer = caller.call(&Find {}).await?;
-        let guide = command_settings::guided(&identity, &dir)?;
+        let guide = own_pools::guided(&identity, &dir)?;
         if let Some(manager) = &answer.manager {
             guide.learn(manager);
         }
         if let Some(guide) = guide.guide() {
             guide.remember(answer.donors, Env::system().clock.wall());
         }
-        let kept = command_settings::load_identity(&dir)?;
+        let kept = own_pools::load_identity(&dir)?;
         identity.about.manager = caller.manager().and(&kept.about.manager);
         identity.save_about(&dir).map_err(|error| {
             let what = format!("cannot write the identity in {}: {error}", dir.display());
@@ -96,7 +97,6 @@ fn own_dirs(
         return own.map(|own| vec![own]);
     }
     let Ok(own) = own else { return Ok(vec![donor]) };
-    let same = command_settings::load_identity(&own)?.pool()
-        == command_settings::load_identity(&donor)?.pool();
+    let same = own_pools::load_identity(&own)?.pool() == own_pools::load_identity(&donor)?.pool();
     Ok(if same { vec![own, donor] } else { vec![own] })
 }

@@ -2,9 +2,10 @@
 
 use super::Ending;
 use crate::args;
-use crate::command_settings::{self, CommandSettings};
+use crate::command_settings::CommandSettings;
 use crate::enrolment::{self, EnrolPlace};
 use crate::output::{self, Output};
+use potluck_config::own_pools;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use potluck_wire::token::{JoinToken, NotAToken, Role};
@@ -117,7 +118,7 @@ pub async fn donor(
         let (identity, _) = enrolment::join(token, name, EnrolPlace::Dir(dir)).await?;
         return Ok(identity);
     }
-    let identity = command_settings::load_identity(dir)?;
+    let identity = own_pools::load_identity(dir)?;
     match identity.pool() == token.pool() {
         true => Ok(identity),
         false => Err(enrolment::is_taken(dir)),

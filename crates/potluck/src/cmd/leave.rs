@@ -12,12 +12,13 @@ mod removal;
 use super::drain::{self, GiveBackPlace};
 use super::{Ending, lend};
 use crate::args::{self, Caution, DrainOptions};
-use crate::command_settings::{self, CommandSettings};
+use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
 use crate::output::{Output, can_ask, count};
 use crate::systemd::UnitRole as Service;
 pub use of_directory::of_directory;
 use potluck_client::Pool;
+use potluck_config::own_pools;
 use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, Departing, GivingBack, Going, MayGo, MemberList};
@@ -153,9 +154,7 @@ fn only_identity(settings: &CommandSettings) -> Result<PathBuf, Failure> {
     let user = settings.joined_dir();
     let users = match &user {
         Ok(one) => vec![one.clone()],
-        Err(_) => {
-            command_settings::joined(&settings.pools_dir()).into_iter().map(|own| own.dir).collect()
-        }
+        Err(_) => own_pools::joined(&settings.pools_dir()).into_iter().map(|own| own.dir).collect(),
     };
     let donor = Identity::exists(&donor).then_some(donor);
     let all: Vec<PathBuf> = donor.into_iter().chain(users).collect();
@@ -287,10 +286,8 @@ async fn give_back(
 impl<'a> Open<'a> {
     async fn look(membership: &'a Membership) -> Result<Self, Failure> {
         let dir = &membership.dir;
-        let client = Pool::new(
-            Env::system(),
-            command_settings::guided(&command_settings::load_identity(dir)?, dir)?,
-        );
+        let client =
+            Pool::new(Env::system(), own_pools::guided(&own_pools::load_identity(dir)?, dir)?);
         let lent = membership.lent.first();
         let name = lent.map_or("this machine".into(), |dir| dir.display().to_string());
         let mut open = Self { membership, client, held: None, name };

@@ -2,11 +2,12 @@
 //! `potluck up` there want to lend to that one.
 
 use crate::args::ManagerOptions;
-use crate::command_settings::{CommandSettings, JoinedPool, joined};
+use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
 use crate::keys::Daemon;
 use crate::output::{Output, can_ask};
 use crate::settings_file::SettingsFile;
+use potluck_config::own_pools::{JoinedPool, joined};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::About;
 use potluck_wire::mdns;

@@ -8,9 +8,8 @@ use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running;
 use crate::settings_file::SettingsFile;
-use crate::systemd::{
-    self, ROLES, SYSTEM_STATE, Scope, UnitFile, UnitPlace, UnitRole, call, file_failed,
-};
+use crate::systemd::{self, ROLES, Scope, UnitFile, UnitPlace, UnitRole, call, file_failed};
+use potluck_config::user_settings::SYSTEM_STATE;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;

@@ -4,11 +4,12 @@ use super::lend::{LendAsked, LendPlace};
 use super::manager::ManagerStarted;
 use super::{Ending, join, lend, manager, new_pool};
 use crate::args::{Given, ManagerOptions, UpArgs};
-use crate::command_settings::{self, CommandSettings};
+use crate::command_settings::CommandSettings;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
+use potluck_config::own_pools;
 use potluck_donor::{Claiming, STATE_FILES};
 use potluck_wire::addresses::{Address, Addresses, DONOR_PORT};
 use potluck_wire::control::Invite;
@@ -104,7 +105,7 @@ async fn adopt_newer<O>(
     if !Identity::exists(donor_dir) {
         return adopting.await;
     }
-    let mut identity = command_settings::load_identity(donor_dir)?;
+    let mut identity = own_pools::load_identity(donor_dir)?;
     let mut place = LendPlace::default();
     if let Ok(address) = manager::listen(options, manager_dir)?.parse() {
         let here = Addresses::from(from_this_machine(address));
@@ -165,20 +166,20 @@ async fn donor_identity(
 ) -> Result<Identity, Failure> {
     let here = Addresses::from(from_this_machine(manager));
     if Identity::exists(donor_dir) {
-        let mut identity = command_settings::load_identity(donor_dir)?;
+        let mut identity = own_pools::load_identity(donor_dir)?;
         // The admin's identity may have been moved elsewhere.
         if Identity::exists(admin_dir)
-            && command_settings::load_identity(admin_dir)?.pool() != identity.pool()
+            && own_pools::load_identity(admin_dir)?.pool() != identity.pool()
         {
             return Err(another_pools(donor_dir, &identity));
         }
         identity.about.manager = here.and(&identity.about.manager);
         return Ok(identity);
     }
-    let mut admin = command_settings::load_identity(admin_dir)?;
+    let mut admin = own_pools::load_identity(admin_dir)?;
     admin.about.manager = here.and(&admin.about.manager);
     let invite = Invite { role: Role::Donor, ttl_seconds: OWN_TOKEN_SECONDS, name: None };
-    let invited = command_settings::caller(&admin)?.call(&invite).await?;
+    let invited = own_pools::caller(&admin)?.call(&invite).await?;
     let token = admin.token(admin.about.manager.clone(), Role::Donor, invited.secret);
     join::donor(&token, None, donor_dir).await
 }

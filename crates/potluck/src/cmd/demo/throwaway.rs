@@ -1,7 +1,7 @@
 //! A pool of real processes that ends with the process that owns it.
 
-use crate::command_settings;
 use potluck_client::Pool;
+use potluck_config::own_pools;
 use potluck_wire::control::{DonorState, Invite, PoolStatus, Status};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -60,8 +60,8 @@ impl ThrowawayPool {
         let manager = self.manager.insert(manager);
         ready(&ready_file(&state), manager).await?;
 
-        let identity = command_settings::load_identity(&state.join("admin"))?;
-        let client = Pool::new(Env::system(), command_settings::caller(&identity)?);
+        let identity = own_pools::load_identity(&state.join("admin"))?;
+        let client = Pool::new(Env::system(), own_pools::caller(&identity)?);
         let unusable = |error: std::io::Error| {
             let what = format!("cannot write in the demo's directory: {error}");
             Failure::new(ErrorKind::Other, code::LOCAL_IO, what)

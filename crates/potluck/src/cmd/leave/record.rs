@@ -2,7 +2,7 @@
 //! directory of the machine's own donor, or of the only member that leaves.
 
 use crate::cmd::lend;
-use crate::command_settings;
+use potluck_config::own_pools;
 use potluck_donor::Owner;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity, write_private};
@@ -40,7 +40,7 @@ impl Membership {
                 "nothing is to be left; name the directory of an identity with --state DIR",
             ));
         }
-        let identity = command_settings::load_identity(dir)?;
+        let identity = own_pools::load_identity(dir)?;
         let lent = match identity.about.role {
             Role::Donor => potluck_donor::lent_dirs(dir).map_err(|why| local(dir, "read", &why))?,
             Role::User | Role::Admin => Vec::new(),

@@ -10,12 +10,13 @@ use super::state_files::{STATES, remove_state};
 use super::traffic::{DirTraffic, TrafficNotes};
 use super::{LendPlace, Machine, config, disk_of, failed, owner};
 use crate::cmd::join;
-use crate::command_settings::{self, CommandSettings};
+use crate::command_settings::CommandSettings;
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
+use potluck_config::own_pools;
 use potluck_core::cost_history::Visits;
 use potluck_core::owner_rules::{InForce, OwnerRules};
 use potluck_core::size::{exact_size, format_size};
@@ -89,7 +90,7 @@ impl LentStarted {
         machine: &Machine,
     ) -> Result<Self, Failure> {
         let config = terms(file, dir, state, 0, machine)?;
-        let caller = command_settings::guided(identity, state)?;
+        let caller = own_pools::guided(identity, state)?;
         let lender = Lender { owner: owner(identity), claiming };
         let start = Donor::start(config, lender, Env::system(), Arc::new(SystemDisk), caller);
         let donor = start.await.map_err(failed)?;
@@ -538,7 +539,7 @@ async fn disenrol(state: &Path, dir: &Path) {
     let undo = async {
         let identity = CommandSettings::donor_identity(state)?;
         let leave = Leave { now: false, agreed: None };
-        command_settings::guided(&identity, state)?.call(&leave).await?;
+        own_pools::guided(&identity, state)?.call(&leave).await?;
         // The directory was never lent, so there is no store, or an empty one.
         let _ = potluck_donor::remove_store(dir, &owner(&identity));
         remove_state(state, &[]).map(drop).map_err(|why| {
@@ -553,7 +554,7 @@ async fn disenrol(state: &Path, dir: &Path) {
 /// Asks the manager for a token for one more donor of this machine.
 async fn invitation(identity: &Identity, state: &Path) -> Result<JoinToken, Failure> {
     let invite = Invite { role: Role::Donor, ttl_seconds: TOKEN_SECONDS, name: None };
-    let invited = command_settings::guided(identity, state)?.call(&invite).await?;
+    let invited = own_pools::guided(identity, state)?.call(&invite).await?;
     // The pool may have another authority since the daemon began, which the token is to pin.
     let identity = CommandSettings::donor_identity(state)?;
     Ok(identity.token(identity.about.manager.clone(), Role::Donor, invited.secret))

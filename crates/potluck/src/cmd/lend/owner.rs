@@ -1,10 +1,10 @@
 //! The rules of this machine's owner: read from the settings, and followed while a daemon lends. What they come to is
 //! decided in [`potluck_core::owner_rules`].
 
-use crate::keys::kind;
 use crate::local_time::LocalTime;
 use crate::output;
 use crate::settings_file::SettingsFile;
+use potluck_config::setting_kind as kind;
 use potluck_core::clock::UnixMillis;
 use potluck_core::lend_mode::LendMode;
 use potluck_core::owner_rules::{DecidingRule, InForce, OwnerMoment, OwnerRules};

@@ -1,12 +1,11 @@
-//! The machine's and the user's `config.toml` as they are written. `clap` reads flags and environment
-//! (args.rs), and command_settings.rs resolves all of it. Settings of daemons are in settings_file.rs.
+//! The machine's and the user's `config.toml` as they are written. Flags and the environment, which
+//! the command line reads, win over both.
 //!
 //! No file in the working directory is read: it may be a stranger's, and would decide to which pool the
 //! user's files go.
 
 use crate::checked_toml::{self, TomlSource};
-use crate::keys::SettingKind;
-use crate::keys::kind::time;
+use crate::setting_kind::{SettingKind, time};
 use potluck_core::size::parse_size;
 use potluck_wire::error::Failure;
 use std::collections::BTreeMap;

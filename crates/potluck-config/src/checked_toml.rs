@@ -1,7 +1,8 @@
 //! TOML files that people write: every key must be known, and every value must be of its kind. An error names
 //! the file, the line and the key.
 
-use crate::keys::{self, SettingKind};
+use crate::likeness::nearest;
+use crate::setting_kind::SettingKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::path::Path;
@@ -48,7 +49,7 @@ impl<'a> TomlSource<'a> {
             let span = || table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
             let Some((_, kind)) = known.iter().find(|(key, _)| *key == name) else {
                 let names = || known.iter().map(|(name, _)| *name).chain(tables.iter().copied());
-                let hint = match keys::nearest(name, names().map(|name| (name, name))) {
+                let hint = match nearest(name, names().map(|name| (name, name))) {
                     Some(meant) => format!("did you mean “{meant}”?"),
                     None => format!("it may hold: {}", names().collect::<Vec<_>>().join(", ")),
                 };
