@@ -125,6 +125,17 @@ impl Pool {
             .map(drop)
     }
 
+    /// Keeps a checkpoint open until this is dropped.
+    pub(crate) async fn keep_open(&self, checkpoint: &Checkpoint) {
+        let Checkpoint { id, target, style, idle, .. } = checkpoint;
+        loop {
+            tokio::time::sleep(*idle / RENEWALS).await;
+            if let Err(failure) = self.join_checkpoint(*id, target, *style).await {
+                tracing::warn!(%failure, "a checkpoint could not be kept open");
+            }
+        }
+    }
+
     /// Lists the open checkpoints of the spaces that this member may list, and the checkpoints of this member that were
     /// committed in the last day.
     pub async fn checkpoints(&self) -> Result<Checkpoints, Failure> {
@@ -156,18 +167,9 @@ impl CheckpointedWork {
 
     /// Runs `work`, and keeps the checkpoint open meanwhile.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        let renewing = async {
-            loop {
-                tokio::time::sleep(self.checkpoint.idle / RENEWALS).await;
-                let Checkpoint { id, target, style, .. } = &self.checkpoint;
-                if let Err(failure) = self.client.join_checkpoint(*id, target, *style).await {
-                    tracing::warn!(%failure, "a checkpoint could not be kept open");
-                }
-            }
-        };
         tokio::select! {
             done = work => done,
-            () = renewing => unreachable!("it never ends"),
+            () = self.client.keep_open(&self.checkpoint) => unreachable!("it never ends"),
         }
     }
 

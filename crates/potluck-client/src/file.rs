@@ -206,28 +206,42 @@ impl File {
     /// Errors: [`ErrorKind::Retry`] when too many donors are out of reach, [`ErrorKind::Integrity`] when all copies
     /// that were tried are spoiled or a rebuilt chunk is wrong.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
-        let range = offset..offset.saturating_add(len as u64).min(self.size());
+        let mut bytes = vec![0; (self.size().saturating_sub(offset)).min(len as u64) as usize];
+        let read = self.read_into(offset, &mut bytes).await?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Reads from `offset` on until `into` is full or the file ends, as [`File::read_at`] does, and returns the number of
+    /// bytes.
+    ///
+    /// Errors: those of [`File::read_at`]; some of the bytes may be in `into` then.
+    pub async fn read_into(&self, offset: u64, into: &mut [u8]) -> Result<usize, Failure> {
+        let range = offset..offset.saturating_add(into.len() as u64).min(self.size());
         if range.is_empty() {
-            return Ok(Vec::new());
+            return Ok(0);
         }
         let len = range.end - range.start;
         let taken =
             |pieces: &[Piece]| pieces.iter().map(|piece| u64::from(piece.take)).sum::<u64>();
+        let mut filled = 0;
+        let mut fill = |bytes: &[u8]| {
+            into[filled..filled + bytes.len()].copy_from_slice(bytes);
+            filled += bytes.len();
+        };
         if let Some(stretch) = self.stretch(range.clone()).await?
             && let [pieces] = &stretch.units[..]
             && taken(pieces) == len
         {
             let fetched = self.unit(&stretch.recipe, pieces).await?;
-            let parts: Vec<&[u8]> =
-                fetched.iter().zip(pieces).map(|(of, piece)| of.of(piece)).collect();
-            return Ok(parts.concat());
+            fetched.iter().zip(pieces).for_each(|(of, piece)| fill(of.of(piece)));
+        } else {
+            let mut reader = self.read(range);
+            while let Some(part) = reader.next().await {
+                fill(&part?);
+            }
         }
-        let mut reader = self.read(range);
-        let mut bytes = Vec::with_capacity(reader.left() as usize);
-        while let Some(part) = reader.next().await {
-            bytes.extend_from_slice(&part?);
-        }
-        Ok(bytes)
+        Ok(filled)
     }
 
     /// Returns a reader that gives the bytes of a range in order, and reads ahead. A range is cut off at the end of

@@ -26,6 +26,7 @@
 //! ```
 
 mod attributes;
+pub mod blocking;
 mod body;
 mod buffer;
 mod checkpoint;
@@ -50,6 +51,7 @@ mod measured_traffic;
 mod parts;
 mod pending_links;
 mod pool;
+mod pool_error;
 mod progress;
 mod recipe;
 mod retry_limits;
@@ -87,6 +89,7 @@ pub use get::{
 pub use measured_traffic::SeenDonor;
 pub use pending_links::PendingLinks;
 pub use pool::Pool;
+pub use pool_error::{PoolError, PoolErrorReason};
 pub use progress::{Progress, Quiet};
 pub use retry_limits::{RetryLimits, Wait};
 pub use sealing_again::SealedAgain;
