@@ -99,6 +99,7 @@ mod pool {
     mod several_disks;
     mod shared_files;
     mod slips;
+    mod slow_lines;
     mod soft_state;
     mod space_rights;
     mod striping;

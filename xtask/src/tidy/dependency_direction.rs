@@ -6,6 +6,7 @@ pub const REASON: &str = "core <- wire <- {donor, client, pool <- catalog <- rec
 
 /// Each package of the workspace, and the packages of the workspace that it may use, in tests too.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("potluck-line", &[]),
     ("potluck-core", &[]),
     ("potluck-wire", &["core"]),
     ("potluck-donor", &["core", "wire"]),
@@ -19,13 +20,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-lookaside", &["core", "client"]),
     (
         "potluck",
-        &["core", "wire", "config", "donor", "recovery", "manager", "client", "mount", "lookaside"],
+        &[
+            "core",
+            "line",
+            "wire",
+            "config",
+            "donor",
+            "recovery",
+            "manager",
+            "client",
+            "mount",
+            "lookaside",
+        ],
     ),
     (
         "potluck-sim",
         &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount"],
     ),
-    ("potluck-bench", &["core", "wire", "pool", "catalog", "client"]),
+    ("potluck-bench", &["core", "line", "wire", "pool", "catalog", "client"]),
     ("potluck-fuzz", &["core", "wire", "donor", "catalog", "recovery", "client", "mount"]),
     ("xtask", &[]),
 ];

@@ -6,6 +6,7 @@
 
 use super::program::{Ran, Running, code_of};
 use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
+use potluck_line::{LineEnd, RunningLine, SlowLine};
 use rustix::process::Signal;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -70,6 +71,8 @@ pub struct Machine {
     name: String,
     number: u8,
     daemons: RefCell<Vec<(String, Daemon)>>,
+    /// The slow line that joins it to the switch, if there is one.
+    line: RefCell<Option<RunningLine>>,
     holder: Running,
     switch: u32,
     logs: PathBuf,
@@ -138,9 +141,9 @@ impl Machines {
         ];
         let holder = holder(&become_a_machine);
         let switch = self.switch.pid().as_raw_nonzero().get() as u32;
-        let (daemons, runs) = Default::default();
+        let (daemons, line, runs) = Default::default();
         let name = name.to_owned();
-        let machine = Machine { name, number, daemons, holder, switch, logs, runs };
+        let machine = Machine { name, number, daemons, line, holder, switch, logs, runs };
         machine.connect();
         self.machines.push(machine);
         self.machines.last().expect("one was added")
@@ -331,6 +334,25 @@ impl Machine {
                  ip link set m{number} master br0 up"
             ),
         );
+        self.configure();
+    }
+
+    /// Joins the machine to the switch by a slow line from now on.
+    pub fn slow_down(&self, line: SlowLine) {
+        let (switch, number) = (self.switch, self.number);
+        on_switch(switch, &format!("ip link del m{number}"));
+        let device = format!("m{number}");
+        let ends = [
+            LineEnd { pid: switch, device: &device },
+            LineEnd { pid: self.pid(), device: "eth0" },
+        ];
+        *self.line.borrow_mut() = Some(line.run(ends).expect("root makes tap devices"));
+        on_switch(switch, &format!("ip link set {device} master br0 up"));
+        self.configure();
+    }
+
+    /// Gives the machine its addresses.
+    fn configure(&self) {
         let (ip, ip6) = (self.ip(), self.ip6());
         self.sh(&format!(
             "ip addr add {ip}/24 dev eth0 && ip -6 addr add {ip6}/64 dev eth0 nodad && \
