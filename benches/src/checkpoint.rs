@@ -28,18 +28,18 @@ const STORED_WITHIN: Duration = Duration::from_secs(300);
 const MIB: f64 = (1 << 20) as f64;
 
 /// The memory that a program checkpoints.
-struct Memory {
+pub struct Memory {
     bytes: Vec<u8>,
     checkpoints: u64,
 }
 
 impl Memory {
-    fn new(name: &str, length: u64) -> Result<Self> {
+    pub fn new(name: &str, length: u64) -> Result<Self> {
         Ok(Self { bytes: content::bytes(name, length)?, checkpoints: 0 })
     }
 
     /// Changes the content in each of its pieces to one that it never had before.
-    fn change(&mut self) {
+    pub fn change(&mut self) {
         self.checkpoints += 1;
         let mark = self.checkpoints.to_le_bytes();
         for piece in self.bytes.chunks_mut(PIECE) {
@@ -47,11 +47,20 @@ impl Memory {
             piece[..marked].copy_from_slice(&mark[..marked]);
         }
     }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the rate in bytes a second of having written all of it in `took`.
+    pub fn rate(&self, took: Duration) -> f64 {
+        self.bytes.len() as f64 / took.as_secs_f64()
+    }
 }
 
 /// Writes a file as a program does that checkpoints, and returns the time from before its open() until after its
 /// close().
-fn write(path: &Path, bytes: &[u8]) -> Result<Duration> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<Duration> {
     interrupt::check()?;
     let began = Instant::now();
     let mut file = File::create(path)?;
@@ -72,11 +81,11 @@ fn close(file: File) -> io::Result<()> {
 }
 
 /// The times that a checkpoint took, by the clock and as the mount tells them.
-struct Written {
+pub struct Written {
     /// The time until the file was closed.
-    observed: Duration,
+    pub observed: Duration,
     /// The time until the mount said that all copies are made.
-    achieved: Duration,
+    pub achieved: Duration,
     /// The observed rate that the mount tells, in MiB/s.
     told_observed: f64,
     told_achieved: f64,
@@ -85,7 +94,7 @@ struct Written {
 }
 
 /// Writes a file of a mounted pool, and waits until all copies of it are made.
-fn write_to_pool(path: &Path, bytes: &[u8]) -> Result<Written> {
+pub fn write_to_pool(path: &Path, bytes: &[u8]) -> Result<Written> {
     let began = Instant::now();
     let observed = write(path, bytes)?;
     let mut told_achieved = None;

@@ -129,9 +129,12 @@ struct LabRun {
     /// Only these figures
     #[arg(long, value_enum, value_delimiter = ',')]
     figure: Vec<lab::Figure>,
-    /// One setting of each figure, one round of a second: to see that all works, not how fast it is
+    /// Say which figures there are
     #[arg(long)]
-    quick: bool,
+    list: bool,
+    /// One setting of each figure, one round of a quarter of a second: to see that all works, not how fast it is
+    #[arg(long)]
+    short: bool,
     /// How long the links take for each file
     #[arg(long, default_value_t = 6)]
     seconds: u64,
@@ -256,19 +259,25 @@ fn product(named: Option<PathBuf>) -> Result<PathBuf> {
 }
 
 fn measure_lab(run: LabRun) -> Result<bool> {
+    if run.list {
+        lab::list();
+        return Ok(false);
+    }
     interrupt::catch();
     let options = lab::Options {
         potluck: product(run.potluck)?,
-        figures: run.figure,
-        rounds: if run.quick { 1 } else { run.common.rounds as usize },
-        seconds: if run.quick { 1 } else { run.seconds },
-        quick: run.quick,
+        rounds: if run.short { 1 } else { run.common.rounds as usize },
+        length: match run.short {
+            true => Duration::from_millis(250),
+            false => Duration::from_secs(run.seconds),
+        },
+        short: run.short,
         out: run.out,
     };
     let dir = temporary(&run.common.dir)?;
-    let rows = lab::run(&options, dir.path())?;
+    let rows = lab::run(&options, &run.figure, dir.path())?;
     print(&run.common, &rows)?;
-    Ok(!run.quick && rows.iter().any(Row::missed))
+    Ok(rows.iter().any(Row::missed))
 }
 
 fn measure_floors(only: FloorsOnly) -> Result<bool> {

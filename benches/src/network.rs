@@ -1,5 +1,6 @@
-//! Makes machines on links of a given rate: one network namespace for each member of a pool, joined by a bridge,
-//! with a token bucket (`tc tbf`) on both ends of every link. The files are this machine's own.
+//! Makes machines on links of a given rate: one network namespace for each member of a pool, joined by a bridge. Both
+//! ends of a fast link have a token bucket (`tc tbf`), and a slow one is a line of our own, which has a delay. The files
+//! are this machine's own.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,16 +10,34 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use potluck_line::{LineEnd, RunningLine, SlowLine};
+
 use crate::interrupt;
 use crate::measure;
 
-/// The rates of the members' links, in megabits a second. Nothing limits the manager's, which carries no data of
-/// files.
+/// The link of a machine.
+#[derive(Clone, Copy, Debug)]
+pub enum Link {
+    /// A link of so many megabits a second, without delay.
+    Mbit(u64),
+    Slow(SlowLine),
+}
+
+impl Link {
+    /// Returns the rate in bytes a second.
+    pub fn rate(self) -> u64 {
+        match self {
+            Self::Mbit(mbit) => mbit * 125_000,
+            Self::Slow(line) => line.rate / 8,
+        }
+    }
+}
+
+/// The links of the members. Nothing limits the manager's, which carries no data of files.
 #[derive(Clone, Debug)]
 pub struct Links {
-    pub client: u64,
-    /// The rate of each donor's link.
-    pub donors: Vec<u64>,
+    pub client: Link,
+    pub donors: Vec<Link>,
 }
 
 /// The machine of a member of a pool.
@@ -35,6 +54,7 @@ pub struct Network {
     client: Namespace,
     manager: Namespace,
     donors: Vec<Namespace>,
+    slow_lines: Vec<RunningLine>,
 }
 
 /// Returns why there can be no links of a given rate here, or `None` if there can.
@@ -57,11 +77,12 @@ impl Network {
     pub fn new(donors: usize, links: Option<&Links>) -> Result<Self> {
         let switch = Namespace::new()?;
         switch.run("ip link add br0 type bridge && ip link set br0 up")?;
-        let network = Self {
+        let mut network = Self {
             switch,
             client: Namespace::new()?,
             manager: Namespace::new()?,
             donors: (0..donors).map(|_| Namespace::new()).collect::<Result<_>>()?,
+            slow_lines: Vec::new(),
         };
         network.link(Host::Client, links.map(|links| links.client))?;
         network.link(Host::Manager, None)?;
@@ -88,24 +109,36 @@ impl Network {
         }
     }
 
-    fn link(&self, host: Host, mbit: Option<u64>) -> Result<()> {
+    fn link(&mut self, host: Host, link: Option<Link>) -> Result<()> {
         let (number, namespace) = (number(host), self.namespace(host));
         let pid = namespace.holder.id();
-        self.switch.run(&format!(
-            "ip link add port{number} type veth peer name eth0 netns {pid}; \
-             ip link set port{number} master br0 up"
-        ))?;
+        let mut line = None;
+        if let Some(Link::Slow(slow)) = link {
+            let port = format!("port{number}");
+            let ends = [
+                LineEnd { pid: self.switch.holder.id(), device: &port },
+                LineEnd { pid, device: "eth0" },
+            ];
+            line = Some(slow.run(ends).context("cannot make a slow line")?);
+        } else {
+            let veth = format!("ip link add port{number} type veth peer name eth0 netns {pid}");
+            self.switch.run(&veth)?;
+        }
+        self.switch.run(&format!("ip link set port{number} master br0 up"))?;
         namespace.run(&format!(
             "ip link set lo up; ip addr add {}/24 dev eth0; ip link set eth0 up",
             self.address(host)
         ))?;
-        let Some(mbit) = mbit else { return Ok(()) };
-        // A burst is what the link carries in a millisecond, and no less than one segment that the kernel has put
-        // together from many.
-        let burst = (mbit * 125).max(65_536);
-        let limit = format!("root tbf rate {mbit}mbit burst {burst} latency 20ms");
-        self.switch.run(&format!("tc qdisc add dev port{number} {limit}"))?;
-        namespace.run(&format!("tc qdisc add dev eth0 {limit}"))
+        if let Some(Link::Mbit(mbit)) = link {
+            // A burst is what the link carries in a millisecond, and no less than one segment that the kernel has
+            // put together from many.
+            let burst = (mbit * 125).max(65_536);
+            let limit = format!("root tbf rate {mbit}mbit burst {burst} latency 20ms");
+            self.switch.run(&format!("tc qdisc add dev port{number} {limit}"))?;
+            namespace.run(&format!("tc qdisc add dev eth0 {limit}"))?;
+        }
+        self.slow_lines.extend(line);
+        Ok(())
     }
 }
 

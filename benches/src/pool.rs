@@ -58,6 +58,8 @@ pub struct Pool {
     donors: Vec<Daemon>,
     /// The most that each donor lends, as an argument of `potluck lend`.
     lent: String,
+    /// Says on which machine each donor is.
+    host: fn(usize) -> Host,
     /// The number of donors when all are alive.
     all: usize,
 }
@@ -147,8 +149,13 @@ impl Status {
 }
 
 impl Pool {
-    /// Starts a pool and returns once all donors are live.
+    /// Starts a pool, each of whose donors has a machine of its own, and returns once all are live.
     pub fn start(start: Start<'_>) -> Result<Self> {
+        Self::start_on(start, Host::Donor)
+    }
+
+    /// Starts a pool and returns once all donors are live. `host` says on which machine each is.
+    pub fn start_on(start: Start<'_>, host: fn(usize) -> Host) -> Result<Self> {
         let Start { binary, dir, donors, lent, options, network } = start;
         ensure!(
             binary.is_file(),
@@ -165,6 +172,7 @@ impl Pool {
             manager: None,
             donors: Vec::new(),
             lent: lent.to_owned(),
+            host,
             all: donors,
         };
         pool.start_manager()?;
@@ -274,7 +282,7 @@ impl Pool {
         let name = format!("donor-{number}");
         let donor = self.lend(number, &["--token-file", &token, "--name", &name])?;
         // The client is on the same machine in truth, and is measured, not yielded to.
-        let mut set = self.on(Host::Donor(number));
+        let mut set = self.on((self.host)(number));
         set.arg("set").arg("--state").arg(self.dir.join(name).join("state"));
         measure::run(set.args(["lend.slowdown", "off"]))?;
         Ok(donor)
@@ -284,7 +292,7 @@ impl Pool {
         let name = format!("donor-{number}");
         let home = self.dir.join(&name);
         fs::create_dir_all(home.join("lent"))?;
-        let host = Host::Donor(number);
+        let host = (self.host)(number);
         let mut command = self.on(host);
         command.arg("lend").arg(home.join("lent")).arg("--state").arg(home.join("state"));
         command.args(["--max", &self.lent, "--keep-free", "0%"]);

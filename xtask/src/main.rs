@@ -48,7 +48,7 @@ enum Verb {
     },
     /// Build in release mode and measure figures of the papers on machines with links of their own (as root)
     Lab {
-        /// Passed on to `potluck-bench lab`: `--figure`, `--rounds`, `--quick` and more
+        /// Passed on to `potluck-bench lab`: `--list`, `--figure`, `--rounds`, `--short` and more
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },

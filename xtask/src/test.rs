@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use crate::cargo::{cargo, lint_from_now_on, test_targets};
 use crate::steps::{Beside, Steps, run_command};
 use crate::test_output::Tally;
-use crate::{package, scratch, setup, test_output, tidy, torture};
+use crate::{bench, package, scratch, setup, test_output, tidy, torture};
 
 /// One step, as `--only` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,6 +25,8 @@ pub enum Step {
     Test,
     /// The Debian package and the wheel install, work and go without a trace
     Package,
+    /// The laboratory measures one setting of each figure, for which it takes root
+    Lab,
     /// Pools of real processes keep every promise through hundreds of kills and other faults
     Torture,
     /// One write and commit survives trouble at every system call of the manager
@@ -176,6 +178,9 @@ pub fn run(only: Option<Step>, all: bool) -> ExitCode {
     }
     if wanted(Step::Package) {
         steps.run("package", package::test);
+    }
+    if wanted(Step::Lab) {
+        steps.run("lab", bench::short_lab);
     }
     // Both wait for processes most of the time.
     let sweep = wanted(Step::Sweep).then(start_sweep);

@@ -12,7 +12,7 @@ use crate::content;
 use crate::machine;
 use crate::measure;
 use crate::mounted::{self, Mounted};
-use crate::network::{self, Links, Network};
+use crate::network::{self, Link, Links, Network};
 use crate::outcome::Figure;
 use crate::picture::{Panel, Picture, Sample};
 use crate::plan::Plan;
@@ -31,8 +31,8 @@ const WINDOWS: [&str; 3] = ["8MiB", "32MiB", "128MiB"];
 const TEMPORARIES: [&str; 3] = ["16MiB", "64MiB", "128MiB"];
 /// The links of the paper's second testbed. At most `OVER_LINKS` bytes are written over them, for which one donor
 /// takes more than 20 s.
-const CLIENT: u64 = 1000;
-const DONOR: u64 = 100;
+const CLIENT: Link = Link::Mbit(1000);
+const DONOR: Link = Link::Mbit(100);
 const OVER_LINKS: u64 = 256 << 20;
 
 /// Measures all figures. Returns none if this machine cannot mount; prints what is left out and why.

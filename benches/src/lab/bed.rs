@@ -1,16 +1,19 @@
 //! Machines on links, a pool on them, and transfers between the client and its donors.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::measured::Options;
 use crate::content;
 use crate::floor_runs::Half;
 use crate::machine;
 use crate::measure;
-use crate::network::{Host, Links, Network};
+use crate::network::{Host, Link, Links, Network};
 use crate::pool::{Pool, Start};
 
 /// The way in which a file goes.
@@ -20,12 +23,25 @@ pub enum Way {
     Get,
 }
 
+pub const WAYS: [Way; 2] = [Way::Put, Way::Get];
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+        }
+    }
+}
+
 /// A pool whose members are on links.
 pub struct Bed {
     dir: PathBuf,
     network: Arc<Network>,
     links: Links,
     pub pool: Pool,
+    /// Whether a transfer waits until the daemons have nothing else to do.
+    settle: bool,
 }
 
 /// The rates of one transfer in bytes a second of the file.
@@ -36,33 +52,75 @@ pub struct Rates {
     pub streams: f64,
 }
 
+/// A file on the client's machine that is put, and is removed when this is dropped.
+pub struct Local {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// A stream of others over a donor's link, which ends when this is dropped.
+pub struct LinkStress {
+    _listening: Half,
+    other: Child,
+}
+
+impl Drop for LinkStress {
+    fn drop(&mut self) {
+        // Either error means that it has ended by itself.
+        let _ = self.other.kill();
+        let _ = self.other.wait();
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // What is left goes with the directory of the whole run.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 impl Bed {
     /// Starts a pool whose donors are on `links`.
-    pub fn new(potluck: &Path, dir: &Path, links: Links) -> Result<Self> {
+    pub fn new(options: &Options, dir: &Path, links: Links) -> Result<Self> {
+        Self::start(options, dir, links, 0)
+    }
+
+    /// Starts a pool whose first donor is on the client's machine, and whose others are on `links`.
+    pub fn with_near_donor(options: &Options, dir: &Path, links: Links) -> Result<Self> {
+        Self::start(options, dir, links, 1)
+    }
+
+    fn start(options: &Options, dir: &Path, links: Links, near: usize) -> Result<Self> {
         let donors = links.donors.len();
         let network = Arc::new(Network::new(donors, Some(&links))?);
         let start = Start {
-            binary: potluck,
+            binary: &options.potluck,
             dir,
-            donors,
+            donors: near + donors,
             lent: "20GiB",
             options: &["--metadata-copies", "0"],
             network: Some(Arc::clone(&network)),
         };
-        let pool = Pool::start(start)?;
-        Ok(Self { dir: dir.to_owned(), network, links, pool })
+        let host = match near {
+            0 => Host::Donor,
+            _ => |number: usize| number.checked_sub(1).map_or(Host::Client, Host::Donor),
+        };
+        let pool = Pool::start_on(start, host)?;
+        let settle = !options.short;
+        Ok(Self { dir: dir.to_owned(), network, links, pool, settle })
     }
 
-    /// Makes a space whose files are put with so many copies.
-    pub fn make_space(&self, name: &str, copies: usize) -> Result<()> {
-        let create = ["space", "create", name, "--plain", "--ack", "memory", "--copies"];
-        measure::run(self.pool.client().args(create).arg(copies.to_string())).map(drop)
+    /// Makes a space whose files are put with these options of its policy.
+    pub fn make_space(&self, name: &str, policy: &[&str]) -> Result<()> {
+        let create = ["space", "create", name, "--plain", "--ack", "memory"];
+        measure::run(self.pool.client().args(create).args(policy)).map(drop)
     }
 
-    /// Returns the bytes of a file of which the links carry `copies` in so many seconds.
-    pub fn bytes(&self, seconds: u64, copies: usize) -> u64 {
-        let donors: u64 = self.links.donors.iter().sum();
-        seconds * self.links.client.min(donors) * 125_000 / copies as u64
+    /// Returns the bytes of a file of which the links carry `copies` in so long a time.
+    pub fn bytes(&self, time: Duration, copies: usize) -> u64 {
+        let donors: u64 = self.links.donors.iter().map(|link| link.rate()).sum();
+        let carried = self.links.client.rate().min(donors) as f64 * time.as_secs_f64();
+        carried as u64 / copies as u64
     }
 
     /// Puts a file into a space and gets it, and does the same with plain streams. Returns the rates of both.
@@ -73,56 +131,115 @@ impl Bed {
         number: usize,
         bytes: u64,
     ) -> Result<[Rates; 2]> {
-        let name = format!("file-{number}");
-        let (local, remote) = (self.dir.join(&name), format!("pot://{space}/{name}"));
-        content::write_file(&local, &format!("{}/{name}", self.dir.display()), bytes)?;
-        content::warm(&local)?;
-        machine::write_back(&self.dir)?;
-        let from = local.to_str().context("UTF-8")?;
-        let rates = [
-            self.transfer(Way::Put, [from, &remote], bytes, copies)?,
-            self.transfer(Way::Get, [&remote, "/dev/null"], bytes, copies)?,
-        ];
-        content::remove(&local)?;
-        measure::run(self.pool.client().args(["rm", &remote]))?;
+        let local = self.local(&format!("file-{number}"), bytes)?;
+        let remote = format!("pot://{space}/file-{number}");
+        let mut rates = [Rates { product: 0.0, streams: 0.0 }; 2];
+        for (way, rates) in WAYS.into_iter().zip(&mut rates) {
+            let moved = if way == Way::Put { bytes * copies as u64 } else { bytes };
+            rates.streams = bytes as f64 / self.streams(way, moved)?;
+            rates.product = match way {
+                Way::Put => self.put(&local, &remote)?,
+                Way::Get => self.get(&remote, bytes)?,
+            };
+        }
+        self.remove(&remote)?;
         Ok(rates)
     }
 
-    fn transfer(&self, way: Way, paths: [&str; 2], bytes: u64, copies: usize) -> Result<Rates> {
-        let moved = if way == Way::Put { bytes * copies as u64 } else { bytes };
-        let streams = self.streams(way, moved)?;
-        let mut product = self.pool.client();
-        let product = self.pool.measure(product.args(["cp", "-q"]).args(paths), false)?;
-        let rate = |seconds: f64| bytes as f64 / seconds;
-        Ok(Rates { product: rate(product.cost.wall.as_secs_f64()), streams: rate(streams) })
+    /// Writes a file of new content on the client's machine.
+    pub fn local(&self, name: &str, bytes: u64) -> Result<Local> {
+        let path = self.dir.join(name);
+        content::write_file(&path, &format!("{}/{name}", self.dir.display()), bytes)?;
+        content::warm(&path)?;
+        machine::write_back(&self.dir)?;
+        Ok(Local { path, bytes })
+    }
+
+    /// Puts a file, and returns the rate in bytes a second.
+    pub fn put(&self, local: &Local, remote: &str) -> Result<f64> {
+        self.copy([local.path.to_str().context("UTF-8")?, remote], local.bytes)
+    }
+
+    /// Gets a file of so many bytes, and returns the rate in bytes a second.
+    pub fn get(&self, remote: &str, bytes: u64) -> Result<f64> {
+        self.copy([remote, "/dev/null"], bytes)
+    }
+
+    /// Gets a file to another machine than the client's.
+    pub fn get_on(&self, host: Host, remote: &str, bytes: u64) -> Result<f64> {
+        let mut product = self.pool.on(host);
+        product.arg("--pool").arg(self.pool.identity());
+        self.copy_by(product, [remote, "/dev/null"], bytes)
+    }
+
+    fn copy(&self, paths: [&str; 2], bytes: u64) -> Result<f64> {
+        self.copy_by(self.pool.client(), paths, bytes)
+    }
+
+    fn copy_by(&self, mut product: Command, paths: [&str; 2], bytes: u64) -> Result<f64> {
+        self.settle()?;
+        let product = measure::run(product.args(["cp", "-q"]).args(paths))?;
+        Ok(bytes as f64 / product.cost.wall.as_secs_f64())
+    }
+
+    /// Waits until the daemons have nothing else to do, unless speed is not what is looked at.
+    pub fn settle(&self) -> Result<()> {
+        if self.settle { self.pool.wait_quiet() } else { Ok(()) }
+    }
+
+    pub fn remove(&self, remote: &str) -> Result<()> {
+        measure::run(self.pool.client().args(["rm", remote])).map(drop)
+    }
+
+    /// Lets the next reads come from disks: writes back what is dirty, and has the kernel forget its pages.
+    pub fn cool(&self) -> Result<()> {
+        machine::write_back(&self.dir)?;
+        fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")
+    }
+
+    /// Fills the link of a donor with a stream of others, in the direction in which files go that way.
+    pub fn stress_link(&self, donor: usize, way: Way) -> Result<LinkStress> {
+        // No run lasts so long that this ends before it.
+        const BYTES: u64 = 1 << 40;
+        let listening = self.listening(way, Host::Donor(donor), BYTES)?;
+        let mut command = self.floor_program(Host::Manager)?;
+        command.arg(far_end(way)).arg(format!("{BYTES}@{}", listening.address));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(LinkStress { _listening: listening, other: measure::spawn(&mut command)? })
     }
 
     /// Moves `bytes` in plain streams, one for each donor, whose parts are as their links' rates. Returns the seconds.
-    fn streams(&self, way: Way, bytes: u64) -> Result<f64> {
-        let all: u64 = self.links.donors.iter().sum();
-        let part = |mbit: &u64| bytes * mbit / all;
+    pub fn streams(&self, way: Way, bytes: u64) -> Result<f64> {
+        let all: u64 = self.links.donors.iter().map(|link| link.rate()).sum();
+        let part =
+            |link: &Link| (u128::from(bytes) * u128::from(link.rate()) / u128::from(all)) as u64;
         let halves: Vec<(u64, Half)> = self
             .links
             .donors
             .iter()
             .enumerate()
-            .map(|(number, mbit)| {
-                let host = Host::Donor(number);
-                let mut command = self.floor_program(host)?;
-                command.arg(if way == Way::Put { "stream-sink" } else { "stream-source" });
-                command.arg(self.network.address(host).to_string());
-                if way == Way::Get {
-                    command.arg(part(mbit).to_string());
-                }
-                Ok((part(mbit), Half::start(&mut command)?))
+            .map(|(number, link)| {
+                let bytes = part(link);
+                Ok((bytes, self.listening(way, Host::Donor(number), bytes)?))
             })
             .collect::<Result<_>>()?;
         let mut command = self.floor_program(Host::Client)?;
-        command.arg(if way == Way::Put { "streams-send" } else { "streams-receive" });
+        command.arg(far_end(way));
         command.args(halves.iter().map(|(bytes, half)| format!("{bytes}@{}", half.address)));
         let cost = measure::run(&mut command)?.cost;
         halves.into_iter().try_for_each(|(_, half)| half.finish().map(drop))?;
         Ok(cost.wall.as_secs_f64())
+    }
+
+    /// Starts the end of a stream that listens on `host`.
+    fn listening(&self, way: Way, host: Host, bytes: u64) -> Result<Half> {
+        let mut command = self.floor_program(host)?;
+        command.arg(if way == Way::Put { "stream-sink" } else { "stream-source" });
+        command.arg(self.network.address(host).to_string());
+        if way == Way::Get {
+            command.arg(bytes.to_string());
+        }
+        Half::start(&mut command)
     }
 
     fn floor_program(&self, host: Host) -> Result<Command> {
@@ -130,5 +247,13 @@ impl Bed {
         let mut command = self.network.command(host, &bench);
         command.arg("floor");
         Ok(command)
+    }
+}
+
+/// Returns the program of the client's end of streams.
+fn far_end(way: Way) -> &'static str {
+    match way {
+        Way::Put => "streams-send",
+        Way::Get => "streams-receive",
     }
 }

@@ -85,10 +85,13 @@ fn take_in(tap: &OwnedFd, stop: &PipeReader, mut queue: FrameQueue, line: &Sende
     let mut bytes = [0; FRAME];
     let began = Instant::now();
     loop {
-        let mut waited =
-            [PollFd::new(tap, PollFlags::IN), PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)];
+        let mut waited = [
+            PollFd::new(tap, PollFlags::IN),
+            PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
+        ];
         let polled = poll(&mut waited, None);
-        if polled.is_err_and(|why| why != rustix::io::Errno::INTR) || !waited[1].revents().is_empty()
+        if polled.is_err_and(|why| why != rustix::io::Errno::INTR)
+            || !waited[1].revents().is_empty()
         {
             return;
         }

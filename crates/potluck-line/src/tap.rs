@@ -34,7 +34,10 @@ fn in_namespace(namespace: &File, name: &str) -> io::Result<OwnedFd> {
     // SAFETY: all zeroes is a valid ifreq, which is plain integers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of a device is too long"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the name of a device is too long",
+        ));
     }
     for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = byte as libc::c_char;

@@ -342,10 +342,8 @@ impl Machine {
         let (switch, number) = (self.switch, self.number);
         on_switch(switch, &format!("ip link del m{number}"));
         let device = format!("m{number}");
-        let ends = [
-            LineEnd { pid: switch, device: &device },
-            LineEnd { pid: self.pid(), device: "eth0" },
-        ];
+        let ends =
+            [LineEnd { pid: switch, device: &device }, LineEnd { pid: self.pid(), device: "eth0" }];
         *self.line.borrow_mut() = Some(line.run(ends).expect("root makes tap devices"));
         on_switch(switch, &format!("ip link set {device} master br0 up"));
         self.configure();
