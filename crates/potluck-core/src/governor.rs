@@ -10,6 +10,7 @@
 //! second, and noise moves nothing. What was taken back is given again by doubling, and wholly after [`RECOVERY`].
 
 use crate::clock::Tick;
+use crate::impact::RateCeilings;
 use crate::size::format_size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -69,6 +70,8 @@ pub struct GovernorTerms {
     pub slowdown: Option<f64>,
     /// The bytes a second that are served in any case.
     pub floor: u64,
+    /// The most bytes a second while others want a resource, as far as it was measured what service costs this machine.
+    pub ceilings: RateCeilings,
 }
 
 /// The share of its speed that an owner's program may lose, as people write it: `5%`, or `off` for a donor that never
@@ -98,7 +101,11 @@ impl FromStr for Slowdown {
 
 impl Default for GovernorTerms {
     fn default() -> Self {
-        Self { slowdown: Some(DEFAULT_SLOWDOWN), floor: DEFAULT_FLOOR }
+        Self {
+            slowdown: Some(DEFAULT_SLOWDOWN),
+            floor: DEFAULT_FLOOR,
+            ceilings: RateCeilings::default(),
+        }
     }
 }
 
@@ -317,6 +324,7 @@ impl Governor {
         let sign = |resource, stall: f64, others: f64, fair: f64| {
             let others_percent = (others.clamp(0.0, 1.0) * 100.0).round() as u8;
             let is_strong = stall >= STRONG_STALL;
+            let fair = fair.min(self.terms.ceilings.of(resource).unwrap_or(f64::INFINITY));
             (stall >= least).then_some(Contended { resource, others_percent, is_strong, fair })
         };
         let share_of = |cost: f64| if cost > 0.0 { slowdown / cost } else { f64::INFINITY };
@@ -547,7 +555,11 @@ mod tests {
     fn floor_keeps_chunks_readable_and_may_be_zero() {
         for floor in [0, 4 << 20] {
             let mut machine = Machine::at_full_service();
-            machine.governor.set_terms(GovernorTerms { slowdown: Some(0.0), floor });
+            machine.governor.set_terms(GovernorTerms {
+                slowdown: Some(0.0),
+                floor,
+                ..GovernorTerms::default()
+            });
             let yielding = machine.step(disk_job(110.0 * MB)).expect("a strong sign");
             assert_eq!(yielding.budget, floor);
             for _ in 0..40 {
@@ -575,6 +587,15 @@ mod tests {
     }
 
     #[test]
+    fn measured_ceiling_holds_from_the_first_sample() {
+        let ceilings = RateCeilings { disk: Some(3.0 * MB), ..RateCeilings::default() };
+        let terms = GovernorTerms { ceilings, ..GovernorTerms::default() };
+        let yielding = Machine::new(terms).step(disk_job(110.0 * MB)).expect("a strong sign");
+        assert_eq!((yielding.to, yielding.budget), (OwnerResource::Disk, 3_000_000));
+        assert_eq!(Machine::new(terms).step(full_service()), None, "the owner is away");
+    }
+
+    #[test]
     fn slowdown_is_a_percentage_or_off() {
         assert_eq!("5%".parse(), Ok(Slowdown(Some(0.05))));
         assert_eq!("off".parse(), Ok(Slowdown(None)));
@@ -586,7 +607,7 @@ mod tests {
     #[test]
     fn governor_that_is_off_never_yields() {
         let mut machine = Machine::at_full_service();
-        machine.governor.set_terms(GovernorTerms { slowdown: None, floor: 0 });
+        machine.governor.set_terms(GovernorTerms { slowdown: None, ..GovernorTerms::default() });
         assert_eq!(machine.step(disk_job(110.0 * MB)), None);
     }
 

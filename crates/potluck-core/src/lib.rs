@@ -22,6 +22,7 @@ pub mod file_digest;
 pub mod governor;
 pub mod hedging;
 pub mod ids;
+pub mod impact;
 pub mod kept_place;
 pub mod lend_mode;
 pub mod link_rate;

@@ -15,10 +15,12 @@
 //! - `mirror`: puts that are passed on to other donors; `peer_addresses`: where those are;
 //! - `scrub`: the reading back of everything, round after round;
 //! - `governor_feed`: what the owner's machine does, for the governor; `throttle`: the limits of the owner and of the governor, and the turns of those who wait for them;
+//! - [`calibration`]: what serving costs jobs of this machine's owner, measured;
 //! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
 //! - `owner_mode`: how much the donor does now;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
+pub mod calibration;
 mod chunk_orders;
 mod copy;
 mod deletion;

@@ -155,7 +155,7 @@ pub enum Command {
     Manager(ManagerArgs),
     /// Lend part of a disk to the pool
     #[command(
-        after_help = "Examples:\n  potluck join -                             (once; then paste a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)\n  potluck lend status                        (what is held here, for whom, and what it costs)"
+        after_help = "Examples:\n  potluck join -                             (once; then paste a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)\n  potluck lend status                        (what is held here, for whom, and what it costs)\n  potluck lend --calibrate --svg impact.svg  (how much serving slows programs of this machine; 100 s)"
     )]
     Lend(LendArgs),
     /// Show or change what a daemon of this machine was told; it goes by it at once

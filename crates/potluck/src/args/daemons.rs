@@ -2,8 +2,10 @@
 
 use super::keyed::{Given, OfDonor, OfDonorAlone, OfManager};
 use super::metadata::ManagerAction;
+use crate::keys::kind;
 use clap::Subcommand;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
@@ -104,6 +106,16 @@ pub struct LendArgs {
     /// With --remove: do not ask
     #[arg(short, long, requires = "remove")]
     pub yes: bool,
+    /// Measure how much serving slows this machine's own programs, keep that for the donor to go by, and show it. It is
+    /// best done while nobody works here
+    #[arg(long, conflicts_with_all = ["dirs", "add", "remove", "token_file", "name", "adopt_store", "new_store", "ready_file"])]
+    pub calibrate: bool,
+    /// With --calibrate: how long it takes
+    #[arg(long, requires = "calibrate", value_name = "TIME", default_value = "100s", value_parser = kind::time)]
+    pub calibrate_for: Duration,
+    /// With --calibrate: draw what was measured into this file
+    #[arg(long, requires = "calibrate", value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     #[command(flatten)]
     pub given: Given<OfDonor>,
     /// Join with the donor token in this file first, unless joined already; `-` reads standard input

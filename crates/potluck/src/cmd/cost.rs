@@ -2,9 +2,13 @@
 
 use super::Ending;
 use super::lend::bill::{local_now, read, sentence};
+use super::lend::{measured_impact, slowdown};
 use crate::args::CostArgs;
+use crate::keys::Daemon;
 use crate::output::{Output, duration, table};
+use crate::settings_file::SettingsFile;
 use potluck_core::cost_history::{CostPeriod, DELAY_WINDOW_MS, LendingCost, day_of};
+use potluck_core::impact::MachineImpact;
 use potluck_core::size::format_size;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
@@ -32,6 +36,10 @@ struct Bill {
     /// The bytes written in a year as a share of what the disk endures, 0 to 1, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     endurance_share_a_year: Option<f64>,
+    /// How much serving slows programs of this machine, if that was measured.
+    impact: Option<MachineImpact>,
+    /// The share of its speed that an owner's program may lose; absent if the donor never yields.
+    slowdown: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,6 +64,8 @@ pub fn run(args: CostArgs, state: &Path, output: &Output) -> Result<Ending, Fail
         days,
         months: months(&year),
         endurance_share_a_year: share,
+        impact: measured_impact::read(state),
+        slowdown: slowdown(&SettingsFile::read(Daemon::Donor, state)?),
     };
     if let Some(file) = &args.svg {
         fs::write(file, drawn(&year, today)).map_err(|why| {
@@ -107,7 +117,7 @@ fn delay(cost: &LendingCost) -> String {
 
 impl Bill {
     fn text(&self) -> String {
-        let Self { today, a_day, days, months, endurance_share_a_year } = self;
+        let Self { today, a_day, days, months, endurance_share_a_year, impact, slowdown } = self;
         let (lent, stored) = (format_size(today.lent.max(a_day.lent)), format_size(a_day.stored));
         let mut text = format!("lent:     {lent}, of which {stored} are stored\n");
         let _ = writeln!(text, "today:    {}", sentence(today));
@@ -125,6 +135,8 @@ impl Bill {
             None => "; --endurance 600TB tells the share of what an SSD endures".into(),
         };
         let _ = writeln!(text, "a year:   {} are written to disk{share}", format_size(a_year));
+        let _ =
+            writeln!(text, "impact:   {}", measured_impact::sentence(impact.as_ref(), *slowdown));
         if months.is_empty() {
             text.push_str("nothing was noted yet: a bill begins when `potluck lend` runs\n");
             return text;

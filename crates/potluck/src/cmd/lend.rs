@@ -1,8 +1,10 @@
 //! `potluck lend`: runs the donors of this machine's lent directories.
 
 pub mod bill;
+pub mod calibrate;
 mod further;
 mod lent;
+pub mod measured_impact;
 pub mod owner;
 mod process;
 mod state_files;
@@ -235,6 +237,8 @@ fn config(
 ) -> Result<DonorConfig, Failure> {
     let several = file.lent().len() > 1;
     let default = DonorConfig::new(dir.to_owned(), state.to_owned(), limits(file, dir, used)?);
+    let slowdown = slowdown(file);
+    let measured = measured_impact::read(daemon_of(state).unwrap_or(state));
     Ok(DonorConfig {
         listen: file.text_of("lend.listen").unwrap_or(default.listen),
         advertise: command_settings::list(file.text_of("lend.advertise")),
@@ -243,14 +247,22 @@ fn config(
         grace: file.time("lend.away"),
         scrub_every: file.time("lend.scrub-every").unwrap_or(default.scrub_every),
         governor: GovernorTerms {
-            slowdown: file
-                .parsed("lend.slowdown")
-                .map_or(default.governor.slowdown, |Slowdown(share)| share),
+            slowdown,
             floor: file.size("lend.least-rate").unwrap_or(default.governor.floor),
+            ceilings: measured
+                .zip(slowdown)
+                .map(|(it, most)| it.ceilings(most))
+                .unwrap_or_default(),
         },
         metrics_open: file.is_on("lend.metrics-open"),
         ..default
     })
+}
+
+/// Returns the share of its speed that an owner's program may lose; `None` if the donor never yields.
+pub fn slowdown(file: &SettingsFile) -> Option<f64> {
+    let set = file.parsed("lend.slowdown");
+    set.map_or(GovernorTerms::default().slowdown, |Slowdown(share)| share)
 }
 
 /// Returns how much of the disk of `dir` is lent; by default a quarter of the space that is free or taken by the store

@@ -96,6 +96,9 @@ pub async fn run(
         Command::Lend(args::LendArgs { action: Some(args::LendAction::Status(asked)), .. }) => {
             return until_stopped_alone(lend::status::run(asked, settings, output)).await;
         }
+        Command::Lend(args) if args.calibrate => {
+            return until_stopped_alone(lend::calibrate::run(args, settings, output, shown)).await;
+        }
         // The owner of a machine that only lends asks this first.
         Command::Status(asked) if settings.only_lends() => {
             let asked = args::LendStatusArgs { check: asked.check, state: None };

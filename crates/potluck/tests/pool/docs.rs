@@ -24,6 +24,7 @@ const NO_DAEMONS: &[&str] = &[
     "potluck manager restore",
     "potluck manager backup",
     "potluck lend --add",
+    "potluck lend --calibrate",
     "potluck lend --remove",
     "potluck lend status",
 ];

@@ -180,6 +180,36 @@ fn the_bill_tells_what_was_moved_and_survives_kill_9() {
     }
 }
 
+/// The donor runs meanwhile, and goes by what was measured without a restart.
+#[test]
+fn calibration_is_kept_told_and_drawn() {
+    let lab = Lab::with_donors(1);
+    let stranger = lab.cli.at_home(&lab.dir().join("stranger"));
+    let refused = stranger.fails(8, &["lend", "--calibrate"]);
+    assert!(refused.hint.contains("potluck join"), "{refused:?}");
+    let owner = owner_of(&lab, "donor-1");
+    let text = owner.ok(&["lend", "status"]).text();
+    assert!(text.contains("potluck lend --calibrate"), "{text}");
+    let picture = lab.dir().join("impact.svg");
+    let line = ["lend", "--calibrate", "--calibrate-for", "3s", "--svg", arg(&picture)];
+    let measured = owner.json(&line);
+    for resource in ["cpu", "memory", "disk", "network"] {
+        let curves = measured["curves"].as_array().expect("curves");
+        let curve = curves.iter().find(|curve| curve["resource"] == resource).expect(resource);
+        let points = curve["points"].as_array().expect("points");
+        assert_eq!(points.len(), 4, "{curve}");
+        let of = |what: &str| points.iter().map(|it| it[what].as_f64()).collect::<Option<Vec<_>>>();
+        let (rates, slowdowns) = (of("rate").expect("rates"), of("slowdown").expect("slowdowns"));
+        assert!(rates.is_sorted() && slowdowns.is_sorted(), "{curve}");
+    }
+    assert!(fs::read_to_string(picture).expect("drawn").contains("</svg>"));
+    assert!(owner.json(&["cost"])["impact"]["curves"].is_array());
+    let text = owner.ok(&["lend", "status"]).text();
+    assert!(text.contains("impact: measured "), "{text}");
+    let left = fs::read_dir(lab.lent("donor-1").0).expect("a store").count();
+    assert!(left <= 4, "nothing is left of what was read: {left}");
+}
+
 #[test]
 fn owners_control_their_machine_as_documented() {
     let test = "owners_control_their_machine_as_documented";
@@ -192,11 +222,12 @@ fn owners_control_their_machine_as_documented() {
         "How much of the network",
         "On battery",
         "What it costs",
+        "How much slower this machine becomes",
         "What is stored here, and who comes",
     ] {
         for block in blocks("docs/owners.md", heading) {
             typist.types(&block, "alice");
         }
     }
-    lab.machine("alice").sh("test -s year.svg").ok();
+    lab.machine("alice").sh("test -s year.svg && test -s impact.svg").ok();
 }

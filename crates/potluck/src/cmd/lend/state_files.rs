@@ -1,6 +1,6 @@
 //! The files of a donor in its state directory, which go when its membership has ended.
 
-use super::{bill, traffic};
+use super::{bill, measured_impact, traffic};
 use potluck_wire::identity::Identity;
 use std::fs;
 use std::io;
@@ -9,8 +9,15 @@ use std::path::Path;
 /// The directory below the daemon's own state that holds the state directories of further donors.
 pub const STATES: &str = "dirs";
 /// The files that this program keeps in a donor's state directory, besides those of the donor and the identity.
-const OWN_FILES: [&str; 6] =
-    ["settings.toml", "daemon.json", "joining.json", traffic::FILE, bill::FILES[0], bill::FILES[1]];
+const OWN_FILES: [&str; 7] = [
+    "settings.toml",
+    "daemon.json",
+    "joining.json",
+    traffic::FILE,
+    bill::FILES[0],
+    bill::FILES[1],
+    measured_impact::FILE,
+];
 
 /// Removes a member's identity and a donor's state from `dir`, and then the files called `last`. Returns whether the
 /// directory is gone, and not only these files.

@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::traffic::{DirTraffic, NotedTraffic};
-use super::{OwnDonor, bill, disk_of, donors_of, owner};
+use super::{OwnDonor, bill, disk_of, donors_of, measured_impact, owner, slowdown};
 use crate::args::LendStatusArgs;
 use crate::cmd::{Ending, donors, drain};
 use crate::command_settings::CommandSettings;
@@ -13,6 +13,7 @@ use crate::settings_file::SettingsFile;
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::cost_history::{LendingCost, Visits, day_of};
 use potluck_core::ids::DonorId;
+use potluck_core::impact::MachineImpact;
 use potluck_core::owner_limits::Limits;
 use potluck_core::owner_rules::InForce;
 use potluck_core::size::format_size;
@@ -38,6 +39,10 @@ struct LendStatus {
     /// What was done and used today, and who came in thirty days, as `potluck cost` and `potluck inspect` tell.
     today: LendingCost,
     visits: Visits,
+    /// What serving costs this machine, if that was measured.
+    impact: Option<MachineImpact>,
+    /// The share of its speed that an owner's program may lose; absent if the donor never yields.
+    slowdown: Option<f64>,
     /// The time since which the traffic of the directories is counted.
     traffic_since_wall_ms: Option<i64>,
     /// What would happen if the machine left; absent while the manager does not answer.
@@ -78,6 +83,8 @@ pub async fn run(
     let mut status = LendStatus {
         today: history.since(day, day).0,
         visits: history.visits(),
+        impact: measured_impact::read(&state),
+        slowdown: slowdown(&file),
         pool: identity.about.pool.clone(),
         daemon,
         owner: owner::rules(&file).in_force(owner::moment()),
@@ -174,9 +181,10 @@ impl LendStatus {
         }
         let _ = writeln!(
             text,
-            "today: {}\nvisitors: {}\nmore: potluck cost, potluck inspect",
+            "today: {}\nvisitors: {}\nimpact: {}\nmore: potluck cost, potluck inspect",
             bill::sentence(&self.today),
             bill::who_came(&self.visits),
+            measured_impact::sentence(self.impact.as_ref(), self.slowdown),
         );
         if let Some(leaving) = &self.leaving {
             if let Some(of) = leaving.held_of.as_ref().filter(|of| of.files > 0) {
