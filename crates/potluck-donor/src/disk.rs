@@ -69,6 +69,12 @@ pub trait Disk: Send + Sync + 'static {
 
 /// A file being written, from its start to its end, by one thread at a time.
 pub trait NewFile: Send {
+    /// Has the file system find a place for the first `len` bytes, in one piece if it can. The file stays as long as it is.
+    /// Does nothing where that cannot be asked for.
+    fn reserve(&mut self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Appends all of `bytes`.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 

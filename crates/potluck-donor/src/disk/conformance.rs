@@ -65,6 +65,8 @@ fn files(disk: &dyn Disk, dir: &Path) {
 
     let mut file = disk.create(&path).expect("create");
     assert_eq!(kind(disk.create(&path)), Some(ErrorKind::AlreadyExists));
+    file.reserve(1 << 20).expect("reserve");
+    assert_eq!(disk.len(&path).expect("len"), 0, "room is no length");
     file.append(b"hello ").expect("append");
     file.append(b"world").expect("append");
     file.sync().expect("sync");

@@ -3,6 +3,8 @@
 use super::{DirEntry, Disk, DiskSpace, NewFile, OldFile};
 use potluck_wire::bulk::ReadAt;
 use potluck_wire::private_dir;
+#[cfg(target_os = "linux")]
+use rustix::fs::FallocateFlags;
 use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -105,6 +107,14 @@ fn is_dir(path: &Path) -> io::Result<bool> {
 struct Appending(File);
 
 impl NewFile for Appending {
+    #[cfg(target_os = "linux")]
+    fn reserve(&mut self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()), // not every file system can
+            reserved => Ok(reserved?),
+        }
+    }
+
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }

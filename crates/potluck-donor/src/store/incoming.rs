@@ -5,12 +5,16 @@ use super::usage::{PromisedBytes, Removal};
 use super::{HeldChange, Store, StoreRefusal};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
-use potluck_core::chunk_file::{TRAILER, tail_len};
+use potluck_core::chunk_file::{TRAILER, file_len, tail_len};
 use potluck_core::ids::SessionId;
 use potluck_core::merkle::SegmentHashes;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{Arrived, Holding};
 use std::path::PathBuf;
+
+/// The length in bytes from which a chunk's place on the disk is found before it is written: a smaller one costs no seek
+/// of note, and finding its place costs as much as writing it.
+const PLACED_AHEAD: u32 = 256 << 10;
 
 /// A chunk that is being received or computed. If it is dropped before [`IncomingChunk::place`], it leaves nothing
 /// behind.
@@ -91,7 +95,13 @@ impl<'s> IncomingChunk<'s> {
     ) -> Result<Self, StoreRefusal> {
         let path = store.layout().temp_file(store.incarnation(), store.next_serial());
         let file = store.disk().create(&path).map_err(|why| store.refuse("making a file", &why))?;
-        let temp = TempFile { store, file, path, placed: false };
+        let mut temp = TempFile { store, file, path, placed: false };
+        // Chunks of one file come in its order. So do their places on the disk if these are found now: the kernel would
+        // find them when it writes, in an order of its own, and a cold reading of the file would seek from chunk to chunk.
+        if len >= PLACED_AHEAD {
+            let reserved = temp.file.reserve(file_len(len));
+            reserved.map_err(|why| store.refuse("making room for a chunk", &why))?;
+        }
         let naming = match name {
             Some(name) => Naming::Expected(Verifier::new(name), name),
             None => Naming::Found(ChunkHasher::default()),
