@@ -114,6 +114,11 @@ pub struct RateCeilings {
 }
 
 impl RateCeilings {
+    /// Returns what may be served whatever resource others want.
+    pub fn least(&self) -> Option<f64> {
+        MEASURED.iter().filter_map(|resource| self.of(*resource)).reduce(f64::min)
+    }
+
     /// Returns the ceiling while others want `resource`.
     pub fn of(&self, resource: OwnerResource) -> Option<f64> {
         match resource {

@@ -58,6 +58,10 @@ pub struct Load {
     pub stored_bytes_s: u64,
     /// The bytes a second that the donor moves for others at most now; `None` for no limit.
     pub limits: BothWays<Option<u64>>,
+    /// The bytes a second that the owner's programs bear as the owner allows, as far as it was measured; `None` where it
+    /// was not, or they bear all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub borne: Option<u64>,
     /// Why the donor yields to its owner, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yielding: Option<Yielding>,

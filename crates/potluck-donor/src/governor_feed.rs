@@ -104,6 +104,12 @@ impl GovernorFeed {
         self.terms.lock().expect("no holder panics").slowdown.is_some()
     }
 
+    /// Returns the bytes a second that the owner's programs bear as the owner allows, as far as it was measured.
+    pub fn borne(&self) -> Option<u64> {
+        let GovernorTerms { floor, ceilings, .. } = *self.terms.lock().expect("no holder panics");
+        ceilings.least().map(|rate| (rate as u64).max(floor))
+    }
+
     /// Lets the governor go by these terms from its next sample on.
     pub fn set_terms(&self, terms: GovernorTerms) {
         *self.terms.lock().expect("no holder panics") = terms;

@@ -301,7 +301,8 @@ impl Heartbeats {
         let terms = self.service.lending_terms.changes();
         let (load, disk, room) = self.sample().await;
         let throttle = self.service.throttle.in_force();
-        let load = Load { limits: throttle.limits(), yielding: throttle.yielding, ..load };
+        let (limits, borne) = (throttle.limits(), self.service.governor.borne());
+        let load = Load { limits, borne, yielding: throttle.yielding, ..load };
         let store = Arc::clone(&self.service.store);
         if store.changes().overflowed() {
             return self.register().await; // a report is of no use before the manager has compared the whole inventory

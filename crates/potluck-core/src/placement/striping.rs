@@ -1,5 +1,8 @@
-//! The stripe of a file where nobody says how wide it is: the smallest set of donors that fills the client's link, and
-//! no more donors than copies for a small file.
+//! The stripe of a file where nobody says how wide it is: the smallest set of donors that fills the client's link while none of them
+//! is asked for more than its owner's machine bears, and no more donors than copies for a small file.
+//!
+//! A wider stripe is the pool's part of controlling the impact on owners (FreeLoader, §3.2.2 and figure 12): each donor serves
+//! less at a time. It complements what each governor does by itself, after its owner came.
 //!
 //! More donors than that make a write no faster. They make it likelier that some donor of the file is away, and each
 //! costs a connection. Where the link's rate is not known, as many donors are taken as fill a fast one.
@@ -22,7 +25,7 @@ const MOSTLY_KNOWN: f64 = 0.5;
 pub const SPARES: usize = 2;
 
 /// The facts from which the width of a file follows.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WidthRequest {
     /// The width that the policy asks for.
     pub asked: Width,
@@ -36,6 +39,9 @@ pub struct WidthRequest {
     pub stored_times: u32,
     /// The bytes a second that the client's link carries, if donors were seen to fill it.
     pub link: Option<f64>,
+    /// The bytes a second that each donor told which its owner's machine bears, in any order; donors that told nothing
+    /// bear all.
+    pub borne: Vec<f64>,
 }
 
 /// The reason for a width.
@@ -49,6 +55,8 @@ pub enum WidthReason {
     SmallFile,
     /// These donors together fill the client's link.
     Link,
+    /// With fewer donors, each would serve the client's link with more than its owner's machine bears.
+    Owners,
     /// These are all donors that there are.
     All,
     /// It is the most that is taken without being asked for, because the rate of the client's link is not known.
@@ -86,7 +94,7 @@ pub struct Striping {
 
 /// Chooses the number of donors that a file is written to at once, and says why.
 pub fn width(candidates: &[Candidate], request: &WidthRequest) -> (u32, WidthReason) {
-    let WidthRequest { asked, bytes, chunk_size, copies, stored_times, link } = *request;
+    let WidthRequest { asked, bytes, chunk_size, copies, stored_times, link, ref borne } = *request;
     let there = candidates.len();
     let most = asked.donors(there).max(copies);
     if asked != Width::Auto {
@@ -98,7 +106,14 @@ pub fn width(candidates: &[Candidate], request: &WidthRequest) -> (u32, WidthRea
     }
     let filling = link.and_then(|link| filling(candidates, link * f64::from(stored_times)));
     match filling {
-        Some(filling) if filling < most => (filling.max(copies), WidthReason::Link),
+        Some(filling) if filling < most => {
+            let all = link.unwrap_or(0.0) * f64::from(stored_times);
+            let bearing = bearing(there, borne, all);
+            match bearing > filling.max(copies) {
+                true => (bearing.min(most), WidthReason::Owners),
+                false => (filling.max(copies), WidthReason::Link),
+            }
+        }
         _ if most as usize >= there => (most, WidthReason::All),
         _ => (most, WidthReason::Most),
     }
@@ -119,10 +134,23 @@ fn filling(candidates: &[Candidate], rate: f64) -> Option<u32> {
     Some((HEADROOM * rate / typical).ceil().max(1.0) as u32)
 }
 
+/// Returns among how many of `there` donors `rate` bytes a second are to be shared, so that the part of each is borne by
+/// most of their owners' machines. What one donor says moves nothing, for it may lie.
+fn bearing(there: usize, borne: &[f64], rate: f64) -> u32 {
+    let mut borne: Vec<f64> = borne.iter().copied().filter(|it| *it >= 0.0).collect();
+    borne.resize(there.max(borne.len()), f64::INFINITY);
+    borne.sort_by(f64::total_cmp);
+    match borne.get(borne.len().saturating_sub(1) / 2) {
+        Some(typical) => (rate / typical.max(1.0)).ceil() as u32,
+        None => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::DonorId;
+    use proptest::prelude::*;
 
     fn pool(donors: u32, rate: Option<f64>) -> Vec<Candidate> {
         let one = |id| Candidate {
@@ -139,7 +167,8 @@ mod tests {
 
     fn ask(bytes: u64, link: Option<f64>) -> WidthRequest {
         let (asked, chunk_size, copies, stored_times) = (Width::Auto, 4 << 20, 1, 1);
-        WidthRequest { asked, bytes: Some(bytes), chunk_size, copies, stored_times, link }
+        let borne = Vec::new();
+        WidthRequest { asked, bytes: Some(bytes), chunk_size, copies, stored_times, link, borne }
     }
 
     const GIB: u64 = 1 << 30;
@@ -156,6 +185,40 @@ mod tests {
         loaded.iter_mut().for_each(|donor| donor.load = 0.75);
         assert_eq!(width(&loaded, &ask(GIB, GIGABIT)), (5, WidthReason::Link));
         assert_eq!(width(&pool(5, slow), &ask(GIB, GIGABIT)), (5, WidthReason::All));
+    }
+
+    #[test]
+    fn stripe_is_wider_where_owners_bear_less_than_their_part() {
+        let told = |donors, borne| WidthRequest { borne: vec![borne; donors], ..ask(GIB, GIGABIT) };
+        let forty = pool(40, GIGABIT);
+        assert_eq!(width(&forty, &told(40, 20e6)), (6, WidthReason::Owners));
+        assert_eq!(width(&forty, &told(40, 90e6)), (2, WidthReason::Link), "two parts of 59 MB/s");
+        assert_eq!(width(&forty, &told(19, 1e6)), (2, WidthReason::Link), "most told nothing");
+        assert_eq!(
+            width(&forty, &told(40, 0.0)),
+            (16, WidthReason::Owners),
+            "no more than the most"
+        );
+        let asked = WidthRequest { asked: Width::Donors(1), ..told(40, 20e6) };
+        assert_eq!(width(&forty, &asked), (1, WidthReason::Asked));
+    }
+
+    proptest! {
+        #[test]
+        fn part_of_each_donor_is_borne_by_most_owners(
+            borne in prop::collection::vec(1e6..200e6_f64, 2..40),
+            link in 10e6..1e9_f64,
+        ) {
+            let there = borne.len();
+            let candidates = pool(there as u32, Some(link));
+            let request = WidthRequest { borne: borne.clone(), ..ask(GIB, Some(link)) };
+            let (width, reason) = width(&candidates, &request);
+            prop_assert!(width as usize <= there);
+            let part = link / f64::from(width);
+            let bear = borne.iter().filter(|borne| **borne >= part).count();
+            let is_widest = width == Width::Auto.donors(there);
+            prop_assert!(2 * bear >= there || is_widest, "{bear} of {there} bear {part}: {reason:?}");
+        }
     }
 
     #[test]

@@ -106,6 +106,10 @@ impl Pool {
     ) -> Result<Planned, Refusal> {
         let PlanRequest { writer, policy, bytes, files, whole, .. } = *ask;
         let copies = policy.redundancy().donors();
+        let borne = |it: &Candidate| {
+            let registration = self.donors.get(it.donor)?.registration.as_ref()?;
+            registration.load.borne.map(|rate| rate as f64)
+        };
         let (width, reason) = striping::width(
             candidates,
             &WidthRequest {
@@ -115,6 +119,7 @@ impl Pool {
                 copies,
                 stored_times: if policy.mirror.is_server() { copies } else { 1 },
                 link: writer.link.map(|link| link as f64),
+                borne: candidates.iter().filter_map(borne).collect(),
             },
         );
         let request = PlacementRequest {
@@ -124,12 +129,13 @@ impl Pool {
         };
         let mut plan = placement::plan(candidates, &request)?;
         let here = planned_here(candidates, &plan, policy.near);
-        if matches!(reason, WidthReason::SmallFile | WidthReason::Link) {
+        if matches!(reason, WidthReason::SmallFile | WidthReason::Link | WidthReason::Owners) {
             let is_spare = |it: &&Candidate| !it.is_here || policy.near != Near::Elsewhere;
             let spares: Vec<Candidate> = candidates.iter().filter(is_spare).cloned().collect();
             plan.add_spares(&spares, SPARES);
         }
-        let link = writer.link.filter(|_| reason == WidthReason::Link);
+        let link =
+            writer.link.filter(|_| matches!(reason, WidthReason::Link | WidthReason::Owners));
         Ok(Planned { plan, striping: Striping { width, reason, link, here } })
     }
 

@@ -256,6 +256,10 @@ fn striped(striping: &Striping) -> String {
         (WidthReason::Link, link) => {
             format!("which fill this machine's link ({})", shown_rate(link))
         }
+        (WidthReason::Owners, link) => format!(
+            "so that no owner's machine has more of this machine's link ({}) than it bears",
+            shown_rate(link)
+        ),
         (WidthReason::All, _) => "all that there are".into(),
         (WidthReason::Most, _) => {
             "the most that are taken unasked, for the rate of this machine's link is not known"
