@@ -1,7 +1,7 @@
 //! Server-driven mirroring (docs/papers.md, CEFT): a client sends a chunk once, and its donor passes it on to others,
 //! either while it receives the chunk, so that the answer can carry their receipts, or after the answer. No mirror can
 //! fail a put or hold it up for long: a mirror that stalls is given up, and the copy is made later by the client or the
-//! manager's repair.
+//! manager's repair. One that says that it yields to its owner is waited for longer, and the client is told so.
 
 mod deferred;
 
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
+use potluck_core::hedging::THROTTLED_TIMEOUT;
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::KNOWN_ROUTES;
 use potluck_wire::control::Source;
@@ -19,15 +20,21 @@ use potluck_wire::env::Env;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
 use potluck_wire::ticket::Receipt;
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 
 /// The number of pieces that may wait for a slow mirror.
 const WAITING: usize = 2;
 /// The time that one put waits in all for a mirror to take its bytes, and after that for the receipts of all its
 /// mirrors.
 const STALL: Duration = Duration::from_secs(3);
+/// The same times for a mirror that yields to its owner and says so.
+const YIELDING: Duration = THROTTLED_TIMEOUT;
 /// The time for which a mirror that was given up is left alone: a dead mirror must not slow every put.
 const SHUNNED: Duration = Duration::from_secs(10);
 
@@ -58,12 +65,24 @@ struct Route {
 /// A connection to a mirror with a task of its own, so that the mirrors of a put receive at the same time.
 struct ForwardTask {
     pieces: mpsc::Sender<Message>,
+    /// Whether the mirror says that it yields, and the put waits for a turn there.
+    yields: Arc<Yields>,
     task: JoinHandle<()>,
 }
 
 impl Drop for ForwardTask {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Whether a mirror yields to its owner, as its connection hears it.
+#[derive(Default)]
+struct Yields(OnceLock<Arc<AtomicBool>>);
+
+impl Yields {
+    fn now(&self) -> bool {
+        self.0.get().is_some_and(|says| says.load(Ordering::Relaxed))
     }
 }
 
@@ -82,7 +101,8 @@ struct Copying {
     route: u8,
     /// The channel that brings the mirror's receipt; `None` when the mirror was given up.
     answer: Option<oneshot::Receiver<Receipt>>,
-    stall_timeout: Duration,
+    /// The time for which the mirror was waited for.
+    waited: Duration,
 }
 
 impl Routes {
@@ -104,7 +124,7 @@ impl Routes {
     pub async fn begin(&mut self, env: &Env, put: Mirrored, routes: &[u8]) -> ForwardedPut {
         let mut copies = Vec::with_capacity(routes.len());
         for route in routes {
-            let mut copying = Copying { route: *route, answer: None, stall_timeout: STALL };
+            let mut copying = Copying { route: *route, answer: None, waited: Duration::ZERO };
             if self.open(env, *route) {
                 let (tell, told) = oneshot::channel();
                 copying.answer = Some(told);
@@ -118,11 +138,10 @@ impl Routes {
     }
 
     /// Forwards the next bytes of the put.
-    pub async fn pass_on(&mut self, env: &Env, forwarding: &mut ForwardedPut, piece: &[u8]) {
+    pub async fn pass_on(&mut self, env: &Env, forwarding: &mut ForwardedPut, piece: Bytes) {
         if forwarding.copies.iter().all(|copying| copying.answer.is_none()) {
             return;
         }
-        let piece = Bytes::copy_from_slice(piece);
         // Mirrors that stall at the same time hold up the put together, and not one after the other.
         let copies = forwarding.copies.iter_mut();
         let sending = copies.map(|copying| self.send(env, copying, Message::Piece(piece.clone())));
@@ -134,15 +153,15 @@ impl Routes {
     /// Waits for the receipts of a put whose bytes were all forwarded. Returns them in the order of its routes, with
     /// `None` for mirrors that were given up or refused.
     pub async fn receipts(&mut self, env: &Env, forwarding: ForwardedPut) -> Vec<Option<Receipt>> {
-        let until = env.clock.now() + STALL;
+        let began = env.clock.now();
         let mut receipts = Vec::with_capacity(forwarding.copies.len());
         for Copying { route, answer, .. } in forwarding.copies {
             let Some(answer) = answer else {
                 receipts.push(None);
                 continue;
             };
-            let left = until.saturating_sub(env.clock.now());
-            let answered = tokio::time::timeout(left, answer).await;
+            let waited = env.clock.now().saturating_sub(began);
+            let answered = self.patiently(route, waited, answer).await;
             if answered.is_err() {
                 self.give_up(env, route);
             }
@@ -170,8 +189,10 @@ impl Routes {
         let alive = route.line.as_ref().is_some_and(|line| !line.task.is_finished());
         if !alive {
             let (pieces, received) = mpsc::channel(WAITING);
-            let task = env::spawn(drive(env.clone(), route.to.clone(), received));
-            route.line = Some(ForwardTask { pieces, task });
+            let yields = Arc::new(Yields::default());
+            let heard = Arc::clone(&yields);
+            let task = env::spawn(drive(env.clone(), route.to.clone(), heard, received));
+            route.line = Some(ForwardTask { pieces, yields, task });
         }
         true
     }
@@ -185,22 +206,35 @@ impl Routes {
         }
         let line = self.routes.get(&copying.route).and_then(|route| route.line.as_ref());
         let began = env.clock.now();
-        let sent = match line {
-            Some(line) => {
-                tokio::time::timeout(copying.stall_timeout, line.pieces.send(message)).await
-            }
-            None => {
-                copying.answer = None;
-                return Ok(());
-            }
+        let Some(line) = line else {
+            copying.answer = None;
+            return Ok(());
         };
-        let waited = env.clock.now().saturating_sub(began);
-        copying.stall_timeout = copying.stall_timeout.saturating_sub(waited);
+        let sent = self.patiently(copying.route, copying.waited, line.pieces.send(message)).await;
+        copying.waited += env.clock.now().saturating_sub(began);
         if matches!(sent, Ok(Ok(()))) {
             return Ok(());
         }
         copying.answer = None;
         Err(copying.route)
+    }
+
+    /// Waits for a mirror that was `waited` for already, for as long as one may take that yields, or does not.
+    async fn patiently<T>(
+        &self,
+        number: u8,
+        waited: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut work = pin!(work);
+        let stalled = tokio::time::timeout(STALL.saturating_sub(waited), work.as_mut()).await;
+        let line = self.routes.get(&number).and_then(|route| route.line.as_ref());
+        match stalled {
+            Err(_) if line.is_some_and(|line| line.yields.now()) => {
+                tokio::time::timeout(YIELDING.saturating_sub(waited.max(STALL)), work).await
+            }
+            done => done,
+        }
     }
 
     fn give_up(&mut self, env: &Env, number: u8) {
@@ -212,8 +246,8 @@ impl Routes {
     }
 }
 
-async fn drive(env: Env, to: Source, received: mpsc::Receiver<Message>) {
-    if let Err(why) = forward(&env, &to, received).await {
+async fn drive(env: Env, to: Source, yields: Arc<Yields>, received: mpsc::Receiver<Message>) {
+    if let Err(why) = forward(&env, &to, &yields, received).await {
         tracing::debug!("cannot forward to donor {} at {}: {why}", to.donor, to.addresses);
     }
 }
@@ -221,10 +255,12 @@ async fn drive(env: Env, to: Source, received: mpsc::Receiver<Message>) {
 async fn forward(
     env: &Env,
     to: &Source,
+    yields: &Yields,
     mut received: mpsc::Receiver<Message>,
 ) -> Result<(), PeerError> {
     let mut connection =
         PeerConnection::open(&*env.net, &*env.entropy, &to.addresses, &to.ticket).await?;
+    yields.0.get_or_init(|| connection.waits_for_turn());
     let mut due = None;
     loop {
         let next = match due {

@@ -34,6 +34,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_millis(20);
 
 /// The time after which a peer hears that its request still waits for a turn: well within its stall timeout.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
+/// The time after which it hears so first: soon enough for a donor that passes the put on to know before it loses patience.
+const TOLD_FIRST: Duration = Duration::from_millis(200);
 
 /// A bulk connection whose peer has proved its ticket.
 pub(crate) struct BulkSession {
@@ -205,12 +207,27 @@ impl BulkSession {
             return Ok(Ok(()));
         }
         let mut turn = pin!(service.throttle.turn(self.flow(), cost));
+        self.telling(io, tag, TOLD_FIRST, turn.as_mut()).await
+    }
+
+    /// Runs work to its end. The peer that waits for the answer to `tag` is told after `first`, and then again and again, that
+    /// its request waits.
+    async fn telling<T: Send>(
+        &mut self,
+        io: &mut impl PeerIo,
+        tag: u32,
+        first: Duration,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<T, FrameError> {
+        let mut work = pin!(work);
+        let mut patience = first;
         loop {
-            let in_time = async { tokio::time::timeout(TOLD_EVERY, turn.as_mut()).await };
+            let in_time = async { tokio::time::timeout(patience, work.as_mut()).await };
             match io.meanwhile(in_time).await {
-                Ok(turn) => return Ok(turn),
+                Ok(done) => return Ok(done),
                 Err(_) => {
                     self.answer(io, tag, Reply::bare(BulkStatus::Throttled), false).await?;
+                    patience = TOLD_EVERY;
                 }
             }
         }

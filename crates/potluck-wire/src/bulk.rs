@@ -471,6 +471,25 @@ impl Inbox {
         }
     }
 
+    /// Returns the next answer and its tag if it has come already. Nothing is waited for; `None` at the end of the stream as well.
+    pub fn reply_now(&mut self, io: &mut impl BulkIo) -> Result<Option<(u32, Reply)>, FrameError> {
+        loop {
+            let here = &self.buffer[self.start..self.end];
+            if here.len() >= HEADER {
+                let whole = frame_len(here)?;
+                if here.len() >= whole {
+                    let head = self.take_head(whole)?;
+                    return Ok(Some((head.tag(), Reply::decode(&head)?)));
+                }
+            }
+            self.make_room(HEADER + MAX_EXT + MAC);
+            match io.read_now(&mut self.buffer[self.end..])? {
+                0 => return Ok(None),
+                read => self.end += read,
+            }
+        }
+    }
+
     /// Returns the next answer and its tag; `None` at a clean end of the stream.
     pub async fn reply(
         &mut self,

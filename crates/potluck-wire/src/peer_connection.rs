@@ -11,9 +11,11 @@ use crate::ticket::{Receipt, Ticket};
 use crate::upgrade::{self, OpenedBulk, UpgradeError};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier, verify_segments};
 use potluck_core::entropy::Entropy;
-use potluck_core::hedging::STALL_TIMEOUT;
+use potluck_core::hedging::{STALL_TIMEOUT, THROTTLED_TIMEOUT};
 use potluck_core::merkle::{SEGMENT, proof_len, segment_count};
 use potluck_core::policy::AckLevel;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The bytes a second below which a whole get is given up, though some bytes come again and again: at this rate a chunk
@@ -29,6 +31,10 @@ pub struct PeerConnection {
     tag: u32,
     /// The body of the last answer.
     body: SlicedBody,
+    /// Whether the donor said of the request under way that it waits for its turn.
+    waits_for_turn: Arc<AtomicBool>,
+    /// An answer that came while the request was still being sent.
+    early: Option<Reply>,
 }
 
 /// The reason why a donor did not do what it was asked. After any but [`PeerError::Refused`] the connection is of no
@@ -64,7 +70,8 @@ impl PeerConnection {
     }
 
     fn over(opened: OpenedBulk) -> Self {
-        Self { opened, tag: 0, body: SlicedBody::new(0) }
+        let (waits_for_turn, early) = Default::default();
+        Self { opened, tag: 0, body: SlicedBody::new(0), waits_for_turn, early }
     }
 
     /// Fetches the chunk `name` of `len` stored bytes, and verifies it.
@@ -169,10 +176,29 @@ impl PeerConnection {
         self.send(put, &[]).await
     }
 
-    /// Sends the next bytes of the chunk that is being stored.
+    /// Sends the next bytes of the chunk that is being stored. A donor that yields to its owner takes them late.
     pub async fn write(&mut self, piece: &[u8]) -> Result<(), PeerError> {
-        let io = &mut self.opened.io;
-        unless_stalled(async { Ok(io.write(&[], piece).await?) }).await
+        let OpenedBulk { io, inbox, .. } = &mut self.opened;
+        if self.early.is_none()
+            && let Some((answered, reply)) = inbox.reply_now(io)?
+            && answered == self.tag
+        {
+            match reply.status {
+                BulkStatus::Throttled => self.waits_for_turn.store(true, Ordering::Relaxed),
+                _ => self.early = Some(reply),
+            }
+        }
+        let patience = match self.waits_for_turn.load(Ordering::Relaxed) {
+            true => THROTTLED_TIMEOUT,
+            false => STALL_TIMEOUT,
+        };
+        let written = tokio::time::timeout(patience, io.write(&[], piece)).await;
+        Ok(written.map_err(|_| PeerError::Silent)?.map_err(FrameError::from)?)
+    }
+
+    /// Returns a flag that is set while the donor says of the request under way that it waits for its turn.
+    pub fn waits_for_turn(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.waits_for_turn)
     }
 
     /// Waits until the donor has stored the chunk whose bytes were all written, and returns its receipt.
@@ -187,6 +213,8 @@ impl PeerConnection {
 
     async fn send(&mut self, request: Request, body: &[u8]) -> Result<(), PeerError> {
         self.tag = self.tag.wrapping_add(1);
+        self.early = None;
+        self.waits_for_turn.store(false, Ordering::Relaxed);
         let OpenedBulk { io, lane, .. } = &mut self.opened;
         let head = request.encode(self.tag, lane);
         unless_stalled(async { Ok(io.write(&head, body).await?) }).await
@@ -196,14 +224,21 @@ impl PeerConnection {
         let OpenedBulk { io, inbox, .. } = &mut self.opened;
         let mut throttled = 0;
         loop {
-            match unless_stalled(inbox.reply(io)).await? {
+            let next = match self.early.take() {
+                Some(reply) => Some((self.tag, reply)),
+                None => unless_stalled(inbox.reply(io)).await?,
+            };
+            match next {
                 Some((answered, reply)) if answered == self.tag => match reply.status {
                     BulkStatus::Ok => {
                         self.body = SlicedBody::new(reply.body);
                         return Ok(reply);
                     }
                     // The donor yields to its owner and says so, but not for ever.
-                    BulkStatus::Throttled if throttled < MOST_THROTTLED => throttled += 1,
+                    BulkStatus::Throttled if throttled < MOST_THROTTLED => {
+                        throttled += 1;
+                        self.waits_for_turn.store(true, Ordering::Relaxed);
+                    }
                     refused => return Err(PeerError::Refused(refused)),
                 },
                 Some(_) => return Err(FrameError::Malformed("an answer out of turn").into()),

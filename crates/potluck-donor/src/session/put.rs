@@ -1,12 +1,13 @@
 //! Stores a chunk: each piece is received, hashed while it is warm in the cache, and written.
 
-use super::BulkSession;
 use super::get::status_of;
+use super::{BulkSession, TOLD_EVERY};
 use crate::mirror::{ForwardedPut, Mirrored};
 use crate::service::Service;
 use crate::session_budgets::Spending;
 use crate::socket::PeerIo;
 use crate::store::{ChunkOrigin, IncomingChunk, NotPlaced, Store};
+use bytes::Bytes;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::chunk_file::tail_len;
 use potluck_core::fair_turns::TurnCost;
@@ -82,9 +83,13 @@ impl BulkSession {
             service.throttle.moved(len as u64);
             // The piece goes to the mirrors first, so that they work while it is written here.
             if let Some(mut under_way) = forwarding.take() {
-                let piece = &*self.piece.first(len);
-                let passed = self.routes.pass_on(&service.env, &mut under_way, piece);
-                match io.meanwhile(service.unless_stopped(passed)).await {
+                let piece = Bytes::copy_from_slice(self.piece.first(len));
+                let mut routes = std::mem::take(&mut self.routes);
+                let passing = routes.pass_on(&service.env, &mut under_way, piece);
+                let passed =
+                    self.telling(io, tag, TOLD_EVERY, service.unless_stopped(passing)).await;
+                self.routes = routes;
+                match passed? {
                     Some(()) => forwarding = Some(under_way),
                     None => self.routes.cut(under_way),
                 }
@@ -100,7 +105,7 @@ impl BulkSession {
                     let Put { name, len, ack, .. } = &put;
                     Receipt::issue(&service.key, incarnation, &session, name, *len, *ack)
                 });
-                return Ok(self.answer_to(io, &put, receipt, forwarding, forward).await);
+                return self.answer_to(io, tag, &put, receipt, forwarding, forward).await;
             }
             let began = service.env.clock.now();
             landing.append(self.piece.first(len));
@@ -119,24 +124,27 @@ impl BulkSession {
     async fn answer_to(
         &mut self,
         io: &mut impl PeerIo,
+        tag: u32,
         put: &Put,
         receipt: Result<Receipt, BulkStatus>,
         forwarding: Option<ForwardedPut>,
         forward: &Forward,
-    ) -> Reply {
+    ) -> Result<Reply, FrameError> {
         let service = Arc::clone(&self.service);
         let receipt = match receipt {
             Ok(receipt) => receipt,
             // All bytes were passed on, so the frames to the mirrors are whole; the mirrors' answers are not needed.
-            Err(status) => return Reply::bare(status),
+            Err(status) => return Ok(Reply::bare(status)),
         };
         let mut reply = Reply::stored(put.ack, receipt);
         if let Some(forwarding) = forwarding {
-            let receipts = self.routes.receipts(&service.env, forwarding);
+            let mut routes = std::mem::take(&mut self.routes);
+            let receipts = service.unless_stopped(routes.receipts(&service.env, forwarding));
             // While the donor closes, its mirrors are not waited for, and none of their copies counts as made.
-            let receipts = io.meanwhile(service.unless_stopped(receipts)).await;
+            let receipts = self.telling(io, tag, TOLD_EVERY, receipts).await;
+            self.routes = routes;
             reply.forwarded =
-                Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));
+                Forwarded::of(&receipts?.unwrap_or_else(|| vec![None; forward.routes().len()]));
         } else if !forward.routes().is_empty() {
             // Copies are made on all routes or on none: the answer can only carry receipts, and there are none yet. Those
             // that were to be waited for were given up, because the donor closes.
@@ -147,7 +155,7 @@ impl BulkSession {
                 reply.forwarded = Forwarded::of(&vec![None; forward.routes().len()]);
             }
         }
-        reply
+        Ok(reply)
     }
 
     /// Receives exactly the next `want` bytes of the body.

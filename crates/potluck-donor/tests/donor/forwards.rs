@@ -5,7 +5,9 @@ use crate::manager::DONOR;
 use crate::pool::{Client, Pool, content, receipt};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::DonorId;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::policy::AckLevel;
+use potluck_core::timetable::Bandwidth;
 use potluck_wire::bulk::{BulkStatus, Forward, Reply, Request};
 use potluck_wire::control::Source;
 use potluck_wire::ticket::{Caveat, Ops};
@@ -149,6 +151,33 @@ async fn mirrors_that_take_nothing_hold_up_a_put_for_seconds_at_most() {
     }
     let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
     assert!(took < 5.0, "{took}: they were not given up, or one after the other");
+}
+
+#[tokio::test]
+async fn mirror_that_yields_is_waited_for_and_no_failure() {
+    let (first, mirror) = (Pool::start().await, Pool::start().await);
+    let mut client = first.client().await;
+    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, BulkStatus::Ok);
+    // It takes 200 kB a second, so that the chunk takes it twice as long as a mirror has that says nothing.
+    let slow = Bandwidth { up: None, down: Some(200_000) };
+    mirror.controls.lend_in(LendMode::Full, slow, None);
+    let bytes = content(1, LEN);
+    let forward = Forward::to(&[0], true).expect("few routes");
+    let (name, ack) = (ChunkName::of(&bytes), AckLevel::Memory);
+    let put = Request::Put { name, ack, len: LEN as u32, kind: ChunkKind::Data, forward };
+    client.send(put, &bytes).await.expect("a connection");
+    let mut waited = 0;
+    let reply = loop {
+        let reply = client.reply().await.expect("a connection").expect("an answer");
+        match reply.status {
+            BulkStatus::Throttled => waited += 1,
+            _ => break reply,
+        }
+    };
+    assert_eq!(reply.status, BulkStatus::Ok);
+    assert!(reply.forwarded.receipts().all(|receipt| receipt.is_some()), "{reply:?}");
+    assert!(waited >= 1, "the client is told that its put waits");
+    assert!(mirror.client().await.get(&name).await == Some(bytes));
 }
 
 #[tokio::test]
