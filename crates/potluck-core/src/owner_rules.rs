@@ -1,4 +1,4 @@
-//! What the rules of an owner come to at a moment: a pause, the hours, the power supply and the bandwidth are put
+//! What the rules of an owner come to at a moment: a pause, the hours, the power supply, the network and the bandwidth are put
 //! together to one mode and one limit. The strictest rule decides.
 
 use crate::clock::UnixMillis;
@@ -33,6 +33,8 @@ pub struct OwnerRules {
     pub polite_rate: u64,
     /// The mode while the machine runs on its battery.
     pub on_battery: LendMode,
+    /// The mode while the machine's network is paid by the byte.
+    pub on_metered: LendMode,
 }
 
 /// A moment as the owner's machine sees it.
@@ -44,6 +46,8 @@ pub struct OwnerMoment {
     pub local: WeekMinute,
     /// True while the machine runs on its battery.
     pub on_battery: bool,
+    /// True while the machine's network is paid by the byte.
+    pub on_metered: bool,
 }
 
 /// The rule that decides on the mode.
@@ -59,6 +63,8 @@ pub enum DecidingRule {
     Hours,
     /// The machine runs on its battery.
     Battery,
+    /// The machine's network is paid by the byte.
+    Metered,
 }
 
 /// What the rules of an owner come to.
@@ -85,11 +91,13 @@ impl OwnerRules {
         };
         let hours = (self.hours.mode_at(now.local), at(self.hours.changes_in(now.local)));
         let battery = if now.on_battery { self.on_battery } else { LendMode::Full };
+        let metered = if now.on_metered { self.on_metered } else { LendMode::Full };
         let (mode, rule, until_wall_ms) = match self.pause {
             Pause::UntilResume => (LendMode::Off, DecidingRule::Pause, None),
             Pause::Until(end) if now.wall_ms < end => {
                 (LendMode::Off, DecidingRule::Pause, Some(end))
             }
+            _ if metered > hours.0.max(battery) => (metered, DecidingRule::Metered, None),
             _ if battery > hours.0 => (battery, DecidingRule::Battery, None),
             _ if hours.0 > LendMode::Full => (hours.0, DecidingRule::Hours, hours.1),
             _ => {
@@ -116,13 +124,15 @@ mod tests {
             bandwidth: "08:00,10M 20:00,off".parse().expect("bandwidth"),
             polite_rate: 20 << 20,
             on_battery: LendMode::Reads,
+            on_metered: LendMode::Polite,
         }
     }
 
     /// A Thursday of which the first second was 0 on the wall clock: the local zone is UTC.
     fn moment(hour: u8, minute: u8) -> OwnerMoment {
         let wall_ms = (i64::from(hour) * 60 + i64::from(minute)) * MINUTE_MS + 30_000;
-        OwnerMoment { wall_ms, local: WeekMinute::new(3, hour, minute), on_battery: false }
+        let local = WeekMinute::new(3, hour, minute);
+        OwnerMoment { wall_ms, local, on_battery: false, on_metered: false }
     }
 
     #[test]
@@ -159,5 +169,16 @@ mod tests {
         let now = OwnerMoment { on_battery: true, ..moment(9, 30) };
         assert_eq!(on_battery(LendMode::Full).in_force(now).rule, DecidingRule::Hours);
         assert_eq!(on_battery(LendMode::Off).in_force(now).mode, LendMode::Off);
+    }
+
+    #[test]
+    fn metered_network_decides_where_it_asks_for_the_least() {
+        let now = OwnerMoment { on_metered: true, ..moment(18, 30) };
+        let in_force = rules().in_force(now);
+        assert_eq!((in_force.mode, in_force.rule), (LendMode::Polite, DecidingRule::Metered));
+        let both = OwnerMoment { on_battery: true, ..now };
+        assert_eq!(rules().in_force(both).rule, DecidingRule::Battery, "it allows less");
+        let off = OwnerRules { on_metered: LendMode::Off, ..rules() };
+        assert_eq!(off.in_force(both).mode, LendMode::Off);
     }
 }

@@ -12,10 +12,13 @@ use crate::tasks::TaskWorker;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
+use potluck_core::lend_mode::LendMode;
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_wire::call::Caller;
-use potluck_wire::control::{Heartbeat, HeartbeatReply, Inventory, Register, Registered};
+use potluck_wire::control::{
+    DonorDoes, Heartbeat, HeartbeatReply, Inventory, Register, Registered,
+};
 use potluck_wire::error::{ErrorKind, Failure};
 use potluck_wire::own_addresses::ToldAddresses;
 use potluck_wire::packed::Packed;
@@ -45,6 +48,12 @@ const LISTING_PAUSE: Duration = Duration::from_secs(10);
 /// fsync a second in a busy pool. A donor that is killed forgets the changes since the last write; a donor that is
 /// stopped writes them.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
+
+/// The time for which a donor that is shut down announces its absence, in milliseconds: a desktop is off at night, and nothing
+/// of what it holds is made elsewhere for that.
+const SHUT_DOWN_MS: u64 = 16 * 3_600_000;
+/// The longest time that a shutdown waits for the manager to hear of it.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The facts that a donor tells the manager about itself when it registers.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +100,8 @@ pub(crate) struct Heartbeats {
     noted: (Tick, u64),
     /// True if, as the manager said last, the owner takes all lent space back.
     leaving: bool,
+    /// True once the donor shuts down.
+    stops: bool,
 }
 
 /// An inventory under way.
@@ -141,6 +152,7 @@ impl Heartbeats {
             refused: None,
             noted,
             leaving: false,
+            stops: false,
         }
     }
 
@@ -342,9 +354,15 @@ impl Heartbeats {
             settings_fault: self.service.settings_fault.lock().expect("no panic holds it").clone(),
             follows: self.caller.guide().map(Guide::issue),
             sessions: Packed(self.service.tickets.to_ask()),
-            does: self.service.owner.told(self.service.env.clock.now()),
+            does: match self.stops {
+                true => DonorDoes { mode: LendMode::Off, for_ms: Some(SHUT_DOWN_MS), stops: true },
+                false => self.service.owner.told(self.service.env.clock.now()),
+            },
         };
         let reply = self.caller.call(&heartbeat).await?;
+        if self.stops {
+            return Ok(()); // what the manager orders is for the donor's next start
+        }
         self.service.tickets.promise(reply.promised, stored);
         self.service.lending_terms.heard(terms);
         store.changes().confirm(number);
@@ -415,6 +433,20 @@ impl Heartbeats {
             }
         }
         same_epoch && (said.start == 0 || said.start == latest.start)
+    }
+
+    /// Tells the manager that the donor shuts down: its absence is announced then, and nobody waits for it. What was
+    /// stored lately is reported with it. A manager that does not answer finds out by itself.
+    pub async fn say_goodbye(&mut self) {
+        if !self.registered {
+            return;
+        }
+        self.stops = true;
+        match tokio::time::timeout(GOODBYE, self.send_heartbeat()).await {
+            Ok(Ok(())) => tracing::debug!("said goodbye"),
+            Ok(Err(why)) => tracing::debug!("cannot say goodbye: {why}"),
+            Err(_) => tracing::debug!("cannot say goodbye: the manager does not answer"),
+        }
     }
 
     /// Writes down the manager's number of changes, if it has grown since it was last written. Call this before the

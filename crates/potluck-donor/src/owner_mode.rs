@@ -53,6 +53,6 @@ impl OwnerMode {
     pub fn told(&self, now: Tick) -> DonorDoes {
         let (mode, until) = *self.now.borrow();
         let for_ms = until.map(|until| until.saturating_sub(now).as_millis() as u64);
-        DonorDoes { mode, for_ms }
+        DonorDoes { mode, for_ms, stops: false }
     }
 }

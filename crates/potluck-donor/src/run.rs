@@ -28,6 +28,8 @@ impl Donor {
             () = look_again_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
+        // The pool hears it first, so that it sends nobody here any more while requests in progress finish.
+        self.heartbeats.say_goodbye().await;
         self.server.close(CLOSING_TIMEOUT).await;
         self.service.scrub.save(&self.service.env, &self.disk).await;
         self.heartbeats.note().await;

@@ -306,6 +306,12 @@ pub static KEYS: &[Key] = &[
         Unset::Value("reads"),
         "How much is lent while the machine runs on its battery: full, polite, reads or off",
     ),
+    Key::new(
+        "lend.on-metered",
+        SettingKind::Mode,
+        Unset::Value("reads"),
+        "How much is lent while the machine's network is paid by the byte, as NetworkManager knows: full, polite, reads or off",
+    ),
     Key::new("lend.listen", SettingKind::Address, Unset::Value(DONOR_LISTEN), "Where the donor listens")
         .at_restart(),
     Key::new(

@@ -542,6 +542,7 @@ impl Pool {
                 status.disk_fault.clone_from(&registration.fault);
                 status.settings_fault.clone_from(&registration.settings_fault);
                 status.mode = registration.does.mode;
+                status.stopped = registration.does.stops;
             }
             status
         };

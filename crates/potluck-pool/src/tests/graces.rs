@@ -58,7 +58,10 @@ fn donor_that_is_off_is_away_for_no_longer_than_granted() {
     let (donor, hour) = (DonorId(1), 3600.0);
     register(&mut pool, 1, 7, 0.0);
     pool.inventory_done(donor, Incarnation(7));
-    let does = |mode, for_ms| Heartbeat { does: DonorDoes { mode, for_ms }, ..heartbeat(7, 0) };
+    let does = |mode, for_ms| Heartbeat {
+        does: DonorDoes { mode, for_ms, stops: false },
+        ..heartbeat(7, 0)
+    };
     // It claims a year, and its heartbeats go on.
     let off = does(LendMode::Off, Some(365 * 24 * 3_600_000));
     let mut state = |now: f64| {

@@ -103,6 +103,9 @@ pub struct DonorDoes {
     /// The milliseconds from now after which the mode changes; `None` if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
+    /// True if the donor's daemon ends now, as it does when its machine is shut down.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stops: bool,
 }
 
 /// The fault of a donor's disk.

@@ -426,6 +426,9 @@ pub struct DonorStatus {
     /// How much the donor does now, as its owner wants it.
     #[serde(default)]
     pub mode: LendMode,
+    /// True if the donor said that it was shut down.
+    #[serde(default)]
+    pub stopped: bool,
     /// The reason why the donor is not trusted, if so: its copies do not count and are not read first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,

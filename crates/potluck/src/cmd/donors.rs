@@ -66,6 +66,9 @@ pub fn state(donor: &DonorStatus) -> String {
             format!("live, announced away for {} more", duration(left))
         }
         (DonorState::Live, ..) => DonorState::Live.word().into(),
+        (DonorState::Away, Some(left), _) if donor.stopped => {
+            format!("shut down, away for {} more at most", duration(left))
+        }
         (DonorState::Away, Some(left), _) if donor.mode.is_off() => {
             format!("paused by its owner, away for {} more at most", duration(left))
         }

@@ -4,7 +4,7 @@
 //! elsewhere what is here nor waits for it. What only this machine has is said first.
 
 use super::Ending;
-use super::lend::owner::{moment, rules, sentence};
+use super::lend::owner::{is_metered, moment, rules, sentence};
 use super::lend::{OwnDonor, donors_of};
 use super::set::apply;
 use crate::args::{PauseArgs, ResumeArgs};
@@ -73,7 +73,7 @@ pub async fn pause(
     let pause = asked(&args.time, Env::system().clock.wall())?;
     let file = SettingsFile::read(Daemon::Donor, state)?;
     // Whoever changes the end of a pause has agreed to it before.
-    let is_paused = rules(&file).in_force(moment()).mode.is_off();
+    let is_paused = rules(&file).in_force(moment(is_metered())).mode.is_off();
     let lacks = if is_paused { None } else { lacking(state, settings).await };
     let only_here = lacks.as_ref().map(|lacks| lacks.lost_files);
     match &lacks {
@@ -90,7 +90,7 @@ pub async fn pause(
         _ => {}
     }
     if args.caution.dry_run {
-        let paused = rules(&file).in_force(moment());
+        let paused = rules(&file).in_force(moment(is_metered()));
         let outcome =
             serde_json::json!({ "paused": false, "only_here": only_here, "in_force": paused });
         output.result(&outcome, |_| format!("nothing is changed; now: {}", sentence(&paused)));
@@ -114,7 +114,7 @@ fn finish(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let rules = rules(file);
-    let in_force = rules.in_force(moment());
+    let in_force = rules.in_force(moment(is_metered()));
     let (paused, running) = (rules.pause != Pause::No, told != Told::Nobody);
     output.result(&Outcome { paused, in_force, running, only_here }, Outcome::text);
     Ok(Ending::Done)

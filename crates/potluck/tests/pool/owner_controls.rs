@@ -2,10 +2,11 @@
 
 use super::content::{arg, assert_same, file};
 use super::docs::{Typist, blocks};
-use super::lab::{Cli, Lab};
+use super::lab::{Cli, Lab, stop};
 use super::machines::{Machines, Naming};
 use super::program::Running;
 use super::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -103,6 +104,21 @@ fn pausing_the_only_holder_says_so_and_wants_a_yes() {
     owner.ok(&["pause", "1s"]);
     wait_until("the pause to end by itself", DEADLINE, || state_of(&lab, "donor-1") == "live");
     lab.cli.ok(&["cat", "pot://lab/only"]);
+}
+
+/// A desktop is off at night, which is no reason to make anything elsewhere.
+#[test]
+fn donor_that_is_shut_down_says_goodbye() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["set", "manager.repair-grace", "1s"]);
+    assert_eq!(stop(lab.donor("donor-1"), Signal::TERM), 0);
+    assert_eq!(state_of(&lab, "donor-1"), "away", "nothing was waited for");
+    let listed = lab.cli.ok(&["nodes", "ls"]).text();
+    assert!(listed.contains("shut down, away for 15h"), "{listed}");
+    pause(Duration::from_secs(3));
+    assert_eq!(state_of(&lab, "donor-1"), "away", "it is not given up after the grace");
+    lab.start_donor("donor-1");
+    wait_until("it to be back", DEADLINE, || state_of(&lab, "donor-1") == "live");
 }
 
 #[test]

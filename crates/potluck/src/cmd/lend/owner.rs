@@ -13,11 +13,19 @@ use potluck_core::timetable::{Bandwidth, WeekMinute};
 use potluck_wire::env::Env;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The directory in which Linux shows what supplies the machine with power.
 const POWER: &str = "/sys/class/power_supply";
+/// The directory that NetworkManager has while it runs.
+const NETWORK_MANAGER: &str = "/run/NetworkManager";
+/// The time between two questions whether the network is metered, each of which starts a program.
+const ASK_EVERY: Duration = Duration::from_mins(1);
 /// The time between two looks at the clock: a rule takes effect within it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -30,14 +38,15 @@ pub fn rules(file: &SettingsFile) -> OwnerRules {
         bandwidth: file.parsed("lend.bwlimit").unwrap_or_default(),
         polite_rate: file.size("lend.polite-rate").unwrap_or(u64::MAX),
         on_battery: file.parsed("lend.on-battery").unwrap_or_default(),
+        on_metered: file.parsed("lend.on-metered").unwrap_or_default(),
     }
 }
 
-/// Returns this moment on this machine.
-pub fn moment() -> OwnerMoment {
+/// Returns this moment on this machine, whose network is paid by the byte or not.
+pub fn moment(on_metered: bool) -> OwnerMoment {
     let wall_ms = Env::system().clock.wall();
     let local = LocalTime::of(wall_ms).map_or(WeekMinute::new(0, 0, 0), |it| it.week_minute());
-    OwnerMoment { wall_ms, local, on_battery: is_on_battery(Path::new(POWER)) }
+    OwnerMoment { wall_ms, local, on_battery: is_on_battery(Path::new(POWER)), on_metered }
 }
 
 /// Returns whether a machine whose power supplies are shown in `supplies` runs on its battery: one is being emptied, and
@@ -60,9 +69,63 @@ fn is_on_battery(supplies: &Path) -> bool {
     discharging
 }
 
+/// Asks NetworkManager whether the machine's network is paid by the byte, as far as it knows or guesses. Where it does not
+/// run the network counts as free: nobody else knows.
+pub fn is_metered() -> bool {
+    if !Path::new(NETWORK_MANAGER).exists() {
+        return false;
+    }
+    let said = Command::new("busctl")
+        .args(["--system", "--timeout=2", "get-property", "org.freedesktop.NetworkManager"])
+        .args(["/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager", "Metered"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    said.is_ok_and(|said| says_metered(&String::from_utf8_lossy(&said.stdout)))
+}
+
+/// Returns whether an answer of NetworkManager says that the network is paid by the byte. The numbers are those of
+/// `NMMetered`: yes, and a guess at yes.
+fn says_metered(said: &str) -> bool {
+    matches!(said.trim(), "u 1" | "u 3")
+}
+
+/// Whether the network was metered at the last look, and the task that looks while a daemon lends.
+struct MeteredWatch {
+    is_metered: Arc<AtomicBool>,
+    looking: JoinHandle<()>,
+}
+
+impl MeteredWatch {
+    fn new() -> Self {
+        let state = Arc::new(AtomicBool::new(false));
+        let now = Arc::clone(&state);
+        let looking = tokio::spawn(async move {
+            loop {
+                // The answer may take seconds, in which the daemon goes on.
+                let said = tokio::task::spawn_blocking(is_metered).await;
+                now.store(said.unwrap_or(false), Ordering::Relaxed);
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        });
+        Self { is_metered: state, looking }
+    }
+
+    fn is_metered(&self) -> bool {
+        self.is_metered.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for MeteredWatch {
+    fn drop(&mut self) {
+        self.looking.abort();
+    }
+}
+
 /// The owner's rules, and what they came to at the last look.
 pub struct OwnerWatch {
     rules: OwnerRules,
+    metered: MeteredWatch,
     in_force: InForce,
     next: Instant,
 }
@@ -70,8 +133,9 @@ pub struct OwnerWatch {
 impl OwnerWatch {
     /// Begins to follow rules.
     pub fn new(rules: OwnerRules) -> Self {
-        let in_force = rules.in_force(moment());
-        Self { rules, in_force, next: Instant::now() + LOOK_EVERY }
+        let metered = MeteredWatch::new();
+        let in_force = rules.in_force(moment(metered.is_metered()));
+        Self { rules, metered, in_force, next: Instant::now() + LOOK_EVERY }
     }
 
     /// Returns what holds, and for how long as far as is known.
@@ -95,7 +159,7 @@ impl OwnerWatch {
     /// Looks at the clock and the power supply; returns whether something else holds now.
     pub fn look(&mut self) -> bool {
         self.next = Instant::now() + LOOK_EVERY;
-        let now = self.rules.in_force(moment());
+        let now = self.rules.in_force(moment(self.metered.is_metered()));
         let changed = std::mem::replace(&mut self.in_force, now) != now;
         if changed {
             tracing::info!("what the owner wants now: {}", sentence(&now));
@@ -114,6 +178,7 @@ pub fn sentence(now: &InForce) -> String {
         DecidingRule::Pause => " (ends earlier by `potluck resume`)",
         DecidingRule::Hours => " (lend.hours)",
         DecidingRule::Battery => " while on battery (lend.on-battery)",
+        DecidingRule::Metered => " while the network is paid by the byte (lend.on-metered)",
     };
     let rate = |rate: Option<u64>, way: &str| {
         rate.map(|rate| format!("{way} at most {}/s", format_size(rate)))
@@ -136,6 +201,14 @@ pub fn sentence(now: &InForce) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn network_is_metered_where_it_is_known_or_guessed() {
+        assert!(says_metered("u 1\n") && says_metered("u 3\n"));
+        for other in ["u 0\n", "u 2\n", "u 4\n", "", "Failed to get property"] {
+            assert!(!says_metered(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_battery_counts_while_nothing_charges_it() {

@@ -87,7 +87,7 @@ pub async fn run(
         slowdown: slowdown(&file),
         pool: identity.about.pool.clone(),
         daemon,
-        owner: owner::rules(&file).in_force(owner::moment()),
+        owner: owner::rules(&file).in_force(owner::moment(owner::is_metered())),
         traffic_since_wall_ms: traffic.as_ref().map(|traffic| traffic.since_wall_ms),
         directories: Vec::new(),
         leaving: None,
