@@ -107,6 +107,7 @@ fn requests() -> Vec<Vec<u8>> {
         Request::Get { name, part: None },
         Request::Get { name, part: Some(part) },
         Request::Stop,
+        Request::Diagnose { len: 1000, wanted: 1 << 20 },
     ]
     .map(|request| request.encode(3, &mut keys().client))
     .into()

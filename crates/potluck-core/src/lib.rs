@@ -13,6 +13,7 @@ pub mod chunk_file;
 pub mod clock;
 pub mod contention;
 pub mod cost_history;
+pub mod diagnostic_transfer;
 pub mod donor_rate;
 pub mod entropy;
 pub mod entry_stamp;

@@ -1,6 +1,7 @@
 //! A bulk connection after its first frame: its requests are answered in order.
 
 mod ahead;
+mod diagnose;
 mod get;
 mod piece;
 mod put;
@@ -70,7 +71,9 @@ fn is_quick(request: &Request) -> bool {
         Request::Put { ack, len, forward, .. } => {
             *ack == AckLevel::Memory && *len as usize <= PIECE && forward.routes().is_empty()
         }
-        Request::Get { .. } | Request::Route { .. } | Request::Stop => false,
+        Request::Get { .. } | Request::Route { .. } | Request::Stop | Request::Diagnose { .. } => {
+            false
+        }
     }
 }
 
@@ -150,6 +153,9 @@ impl BulkSession {
                 Request::Get { name, part } => {
                     self.direction = Direction::Read;
                     self.get(io, tag, &name, part).await?;
+                }
+                Request::Diagnose { len, wanted } => {
+                    self.diagnose(io, tag, len, wanted).await?;
                 }
                 Request::Stop => {} // what it stops was answered before this was read
             }

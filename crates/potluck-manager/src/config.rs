@@ -56,6 +56,8 @@ pub struct ManagerConfig {
     pub scan_every: Duration,
     /// The time between two audits, each of which checks some copies against each other.
     pub audit_every: Duration,
+    /// Whether the line of a donor is measured by a diagnostic transfer when nobody knows its rates.
+    pub diagnose_donors: bool,
 }
 
 impl ManagerConfig {
@@ -99,6 +101,7 @@ impl Default for ManagerConfig {
             defaults: PoolDefaults::default(),
             scan_every: Duration::from_secs(600),
             audit_every: Duration::from_secs(60),
+            diagnose_donors: true,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tasks::authority_change::AuthorityChange;
+use crate::tasks::diagnosis::Diagnosis;
 use crate::tasks::event_log::Events;
 use crate::tasks::pool_defaults::DefaultsFollower;
 use crate::tasks::reach::Reach;
@@ -216,6 +217,7 @@ impl Manager {
             () = Events::from(all).run() => {}
             () = Auditor::from(all).run() => {}
             () = Reach::from(all).run() => {}
+            () = Diagnosis::from(all).run() => {}
             () = SeriesPurger::from(all).run() => {}
             () = Exporter::from(all).serve(metrics) => {}
             () = Signposts::from(all).run() => {}

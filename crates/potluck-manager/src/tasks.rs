@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod authority_change;
+pub mod diagnosis;
 pub mod disk_recovery;
 pub mod event_log;
 pub mod gc;

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The longest time between two heartbeats that counts as heard.
 const HEARD: Duration = Duration::from_secs(10);
+/// The time after a diagnostic transfer that failed before the next one.
+const DIAGNOSED_AGAIN: Duration = Duration::from_mins(10);
 
 /// The traffic of a donor, as it is kept while no manager runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +22,9 @@ pub struct SavedTraffic {
     /// What the donor said last, so that it does not count twice when it is said again.
     said: Option<(Incarnation, BothWays<Traffic>)>,
     history: TrafficHistory,
+    /// The rates by a diagnostic transfer.
+    #[serde(default)]
+    diagnosed: Option<BothWays<u64>>,
 }
 
 /// The traffic of one donor, as far as it is known.
@@ -33,6 +38,10 @@ pub struct KnownTraffic {
     /// The traffic that is not in the history yet, and the time for which the donor was heard meanwhile.
     new: (BothWays<Traffic>, Duration),
     history: TrafficHistory,
+    /// The rates by a diagnostic transfer, which count while no member has measured enough.
+    diagnosed: Option<BothWays<u64>>,
+    /// The time before which no diagnostic transfer is begun.
+    next_diagnosis: Tick,
 }
 
 impl KnownTraffic {
@@ -59,14 +68,41 @@ impl KnownTraffic {
 
     /// Returns the bytes a second that are expected of the donor in each direction.
     pub fn rates(&self, now: Tick) -> BothWays<Option<u64>> {
-        self.rates.map(|rate| rate.rate(now).map(|rate| rate as u64))
+        let guess = |direction| self.diagnosed.as_ref().map(|rates| *rates.of(direction));
+        let rate = |direction: Direction| {
+            let measured = self.rates.of(direction).rate(now).map(|rate| rate as u64);
+            measured.or_else(|| guess(direction))
+        };
+        BothWays { read: rate(Direction::Read), written: rate(Direction::Write) }
+    }
+
+    /// Returns whether a rate is unknown and a diagnostic transfer could tell it; then none is begun for a while, whether
+    /// this one succeeds or not.
+    pub fn begin_diagnosis(&mut self, now: Tick) -> bool {
+        let rates = self.rates(now);
+        let is_due =
+            (rates.read.is_none() || rates.written.is_none()) && now >= self.next_diagnosis;
+        if is_due {
+            self.next_diagnosis = now + DIAGNOSED_AGAIN;
+        }
+        is_due
+    }
+
+    /// Notes the rates of a diagnostic transfer.
+    pub fn diagnosed(&mut self, rates: BothWays<u64>) {
+        self.diagnosed = Some(rates);
+    }
+
+    /// Forgets all rates, because the donor is on another line now. The history stays.
+    pub fn is_on_another_line(&mut self) {
+        (self.rates, self.diagnosed, self.next_diagnosis) = Default::default();
     }
 
     /// Returns the bytes a second at which the donor is expected to be read: what `reader` itself measured, where that is
-    /// named and did, for a machine reads its own disk without the network; or else what all members measured.
+    /// named and did, for a machine reads its own disk without the network; or else what is expected of it in general.
     pub fn read_rate_of(&self, reader: Option<MemberId>, now: Tick) -> Option<f64> {
         let own = reader.and_then(|member| self.rates.read.measured_by(member, now));
-        own.or_else(|| self.rates.read.rate(now))
+        own.or_else(|| self.rates(now).read.map(|rate| rate as f64))
     }
 
     /// Moves what is new into the history.
@@ -80,13 +116,15 @@ impl KnownTraffic {
     /// Returns what is known, without what is not in the history yet.
     pub fn saved(&self, now: Tick) -> SavedTraffic {
         let rates = self.rates.map(|rate| rate.saved(now));
-        SavedTraffic { rates, said: self.said, history: self.history.clone() }
+        let history = self.history.clone();
+        SavedTraffic { rates, said: self.said, history, diagnosed: self.diagnosed }
     }
 
     /// Returns the traffic of which so much is known.
     pub fn recalled(saved: SavedTraffic, now: Tick) -> Self {
         let rates = saved.rates.map(|rate| DonorRate::recalled(rate, now));
-        Self { rates, said: saved.said, history: saved.history, ..Self::default() }
+        let SavedTraffic { said, history, diagnosed, .. } = saved;
+        Self { rates, said, history, diagnosed, ..Self::default() }
     }
 
     /// Returns what is told of the donor's rates.
@@ -122,6 +160,24 @@ mod tests {
         let status = known.status(Tick::from_secs(6));
         assert_eq!(status.last_day.read.bytes, 18);
         assert_eq!(status.heard, 1.0);
+    }
+
+    #[test]
+    fn a_diagnostic_transfer_counts_until_members_measured() {
+        let (mut known, now) = (KnownTraffic::default(), Tick::from_secs(1));
+        assert!(known.begin_diagnosis(now));
+        assert!(!known.begin_diagnosis(now), "it is under way");
+        assert!(known.begin_diagnosis(now + DIAGNOSED_AGAIN), "it failed");
+        known.diagnosed(BothWays { read: 3, written: 4 });
+        let mut known = KnownTraffic::recalled(known.saved(now), Tick::ZERO);
+        assert!(!known.begin_diagnosis(now + 2 * DIAGNOSED_AGAIN), "also after a restart");
+        assert_eq!(known.rates(now), BothWays { read: Some(3), written: Some(4) });
+        let read = Traffic { bytes: 50 << 20, busy_us: 1_000_000, ..Traffic::default() };
+        known.measured(MemberId(1), &BothWays { read, ..BothWays::default() }, now);
+        assert_eq!(known.rates(now), BothWays { read: Some(50 << 20), written: Some(4) });
+        known.is_on_another_line();
+        assert_eq!(known.rates(now), BothWays::default());
+        assert!(known.begin_diagnosis(now));
     }
 
     #[test]

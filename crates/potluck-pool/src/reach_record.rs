@@ -44,6 +44,11 @@ pub(crate) struct ReachComplaint {
 }
 
 impl ReachRecord {
+    /// Returns whether the donor was reached when it was tried last.
+    pub fn was_reached(&self) -> bool {
+        self.last > Tick::ZERO && self.failures == 0
+    }
+
     /// Returns why the manager does not reach the donor, once enough tries in a row have failed.
     pub fn unreachable(&self) -> Option<&str> {
         (self.failures >= FAILED).then_some(self.why.as_str())

@@ -120,6 +120,8 @@ impl World {
                 scan_every: SCAN_EVERY,
                 // Without the metadata log on donors, every stored chunk that no file needs is an orphan.
                 metadata_copies: 0,
+                // The simulated network has no rate.
+                diagnose_donors: false,
                 ..ManagerConfig::default()
             };
             let host = host.clone();

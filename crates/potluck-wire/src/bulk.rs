@@ -27,6 +27,7 @@ pub use stream::{BulkIo, ReadAt, SendFileError, StreamIo, read_some_at};
 use crate::ticket::{Receipt, Secret, ack_byte, ack_from_byte};
 use forward::{decode_extra, encode_extra};
 use potluck_core::chunk::{ChunkKind, ChunkName, MAX_CHUNK};
+use potluck_core::diagnostic_transfer::MOST as MOST_DIAGNOSED;
 use potluck_core::policy::AckLevel;
 use std::io;
 use std::ops::Range;
@@ -53,6 +54,7 @@ const OP_PUT: u8 = 1;
 const OP_GET: u8 = 2;
 const OP_ROUTE: u8 = 3;
 const OP_STOP: u8 = 4;
+const OP_DIAGNOSE: u8 = 5;
 
 const _: () = assert!(HEADER + MAX_EXT + MAC <= HEAD_BUFFER);
 
@@ -171,6 +173,14 @@ pub enum Request {
     /// is [`BulkStatus::Stopped`]; if it is under way, its body ends at the next mark between slices; and if it was
     /// done already, nothing changes. The stop itself has no answer.
     Stop,
+    /// The donor is to throw the body away, and to answer with a body of zeros: a diagnostic transfer, by which the manager
+    /// learns how fast a donor's line is. The body of the answer is in slices, as that of a get.
+    Diagnose {
+        /// The length of the body in bytes.
+        len: u32,
+        /// The length of the answer's body in bytes.
+        wanted: u32,
+    },
 }
 
 /// A part of a chunk: whole segments, which the proof of them for a reader who knows the chunk's name precedes
@@ -313,6 +323,9 @@ impl Request {
                 head(OP_GET, 0, tag, 0, &[&name.0, part])
             }
             Self::Stop => head(OP_STOP, 0, tag, 0, &[]),
+            Self::Diagnose { len, wanted } => {
+                head(OP_DIAGNOSE, 0, tag, *len, &[&wanted.to_le_bytes()])
+            }
         };
         lane.sign(&mut head);
         head
@@ -331,6 +344,12 @@ impl Request {
         if op == OP_STOP {
             let is_bare = head.ext().is_empty() && body == 0;
             return is_bare.then_some(Self::Stop).ok_or(FrameError::Malformed("impossible stop"));
+        }
+        if op == OP_DIAGNOSE {
+            let wanted = head.ext().try_into().ok().map(u32::from_le_bytes);
+            let wanted = wanted.filter(|wanted| body.max(*wanted) <= MOST_DIAGNOSED);
+            let bad = FrameError::Malformed("impossible diagnostic transfer");
+            return wanted.map(|wanted| Self::Diagnose { len: body, wanted }).ok_or(bad);
         }
         let (name, extra) = head
             .ext()
@@ -454,7 +473,7 @@ impl Inbox {
         loop {
             let here = &self.buffer[self.start..self.end];
             if here.len() >= HEADER {
-                if matches!(here[1], OP_PUT | OP_ROUTE) {
+                if matches!(here[1], OP_PUT | OP_ROUTE | OP_DIAGNOSE) {
                     return Ok(None);
                 }
                 let whole = frame_len(here)?;

@@ -206,6 +206,30 @@ impl PeerConnection {
         receipt_of(self.answer().await?)
     }
 
+    /// Has the donor throw `len` bytes away and send `wanted` others, of which nothing is kept either.
+    ///
+    /// Errors: [`PeerError::Refused`] while the donor yields to its owner.
+    pub async fn diagnose(&mut self, len: u32, wanted: u32) -> Result<(), PeerError> {
+        let mut piece = vec![0; PIECE.min(len.max(wanted) as usize)];
+        self.send(Request::Diagnose { len, wanted }, &[]).await?;
+        let mut left = len as usize;
+        while left > 0 {
+            let now = left.min(piece.len());
+            self.write(&piece[..now]).await?;
+            left -= now;
+        }
+        if self.answer().await?.body != wanted {
+            return Err(PeerError::WrongBytes);
+        }
+        left = wanted as usize;
+        while left > 0 {
+            let now = left.min(piece.len());
+            self.read(&mut piece[..now]).await?;
+            left -= now;
+        }
+        Ok(())
+    }
+
     async fn ask(&mut self, request: Request, body: &[u8]) -> Result<Reply, PeerError> {
         self.send(request, body).await?;
         self.answer().await

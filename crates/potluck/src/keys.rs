@@ -185,6 +185,13 @@ pub static KEYS: &[Key] = &[
         "Bytes a second that repair reads from one donor, or writes to it, at most",
     ),
     Key::new(
+        "manager.diagnose-donors",
+        SettingKind::Flag,
+        Unset::Value("true"),
+        "Whether the manager moves up to 8 MiB to and from a donor once, when it has joined or is on another line, so that the \
+         pool knows its rates before anybody has used it; never while the donor's owner limits it",
+    ),
+    Key::new(
         "manager.metadata-copies",
         SettingKind::Count,
         Unset::Value("3"),

@@ -16,6 +16,7 @@ mod pool {
     mod restoring_again;
 
     mod content;
+    mod diagnostic_transfers;
     mod docs;
     mod lab;
     mod lent;

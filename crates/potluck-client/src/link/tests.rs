@@ -160,7 +160,9 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
                     let stored = Reply::stored(AckLevel::Memory, receipt(1));
                     (len, Reply { forwarded, ..stored })
                 }
-                Request::Get { .. } | Request::Stop => panic!("nothing is read"),
+                Request::Get { .. } | Request::Stop | Request::Diagnose { .. } => {
+                    panic!("nothing is read")
+                }
             };
             let mut body = vec![0; len as usize];
             let mut filled = 0;

@@ -159,7 +159,11 @@ impl BulkSession {
     }
 
     /// Receives exactly the next `want` bytes of the body.
-    async fn fill(&mut self, io: &mut impl PeerIo, want: usize) -> Result<(), FrameError> {
+    pub(super) async fn fill(
+        &mut self,
+        io: &mut impl PeerIo,
+        want: usize,
+    ) -> Result<(), FrameError> {
         let mut filled = 0;
         while filled < want {
             filled += self.inbox.body(io, &mut self.piece.first(want)[filled..]).await?;

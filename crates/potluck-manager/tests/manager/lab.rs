@@ -76,7 +76,8 @@ impl Lab {
             resume_window: Duration::ZERO,
             // Donors send no heartbeats between the calls of a test, however long these take.
             suspect_after: NEVER_SUSPECT,
-            // Donors here store nothing.
+            // Donors here store nothing, and have no line.
+            diagnose_donors: false,
             metadata_copies: 0,
             ..ManagerConfig::default()
         };

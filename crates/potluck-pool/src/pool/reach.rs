@@ -28,6 +28,12 @@ impl Pool {
     /// Notes where a donor is, as the catalog has it by now.
     pub fn moved(&mut self, donor: DonorId, addresses: Addresses) {
         if let Some(donor) = self.donors.get_mut(donor) {
+            // A machine changes some of its addresses where it is, and all of them only when it goes elsewhere.
+            let had = |host| donor.record.addresses.iter().any(|address| address.host() == host);
+            let stays = addresses.iter().any(|address| had(address.host()));
+            if !stays && !donor.record.addresses.is_empty() {
+                donor.traffic.is_on_another_line();
+            }
             donor.record.addresses = addresses;
         }
     }

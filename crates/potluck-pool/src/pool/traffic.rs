@@ -1,9 +1,12 @@
 //! Traffic between members and donors: what is told of it, and what is kept.
 
 use super::Pool;
+use crate::donor_table::{DonorContact, Registration};
 use crate::known_traffic::{KnownTraffic, SavedTraffic};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::traffic::BothWays;
+use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DonorTraffic, MOST_TOLD};
 use std::ops::Bound;
 
@@ -20,6 +23,32 @@ impl Pool {
             if let Some(known) = self.donors.get_mut(*donor) {
                 known.traffic.measured(member, traffic, now);
             }
+        }
+    }
+
+    /// Chooses a donor for a diagnostic transfer: one that is heard, was reached, is limited by nothing, and of which a
+    /// rate is not known. It is not chosen again for a while.
+    pub fn choose_for_diagnosis(&mut self, now: Tick) -> Option<DonorContact> {
+        let chosen = self.live_donors(now).into_iter().find(|donor| {
+            let Some(known) = self.donors.get_mut(*donor) else { return false };
+            let is_ready = known.registration.as_ref().is_some_and(|registration| {
+                // Its limits are in its heartbeats.
+                let is_heard = registration.write_sequence.is_some();
+                let BothWays { read, written } = registration.load.limits;
+                let is_free = is_heard && read.is_none() && written.is_none();
+                is_free && registration.reach.was_reached()
+            });
+            is_ready && known.traffic.begin_diagnosis(now)
+        });
+        self.contact(chosen?, now)
+    }
+
+    /// Notes what a diagnostic transfer told, unless the donor has gone to another line meanwhile.
+    pub fn diagnosed(&mut self, donor: DonorId, at: &Addresses, rates: BothWays<u64>) {
+        let Some(known) = self.donors.get_mut(donor) else { return };
+        let is_there = |it: &Registration| at.iter().any(|address| it.addresses.contains(address));
+        if known.registration.as_ref().is_some_and(is_there) {
+            known.traffic.diagnosed(rates);
         }
     }
 

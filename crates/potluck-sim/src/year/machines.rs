@@ -256,6 +256,8 @@ pub fn limits(speed: u32) -> ManagerConfig {
         gc_delay: GC_DELAY,
         // A donor that comes or goes causes a scan as well.
         scan_every: hours(24),
+        // The simulated network has no rate.
+        diagnose_donors: false,
         ..ManagerConfig::default()
     }
 }

@@ -174,6 +174,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
             redundancy: file.parsed("pool.copies").unwrap_or(default.defaults.redundancy),
             trash: file.parsed("pool.trash").unwrap_or(default.defaults.trash),
         },
+        diagnose_donors: file.is_on("manager.diagnose-donors"),
         ..ManagerConfig::default()
     }
 }

@@ -98,7 +98,7 @@ fn list_rates(donors: Vec<DonorStatus>, output: &Output) {
             "heard",
         ];
         let mut text = table(&head, &[0, 3, 4, 5, 6, 7, 8, 9, 10], &rows);
-        text.push_str("rates are the median of what members measured; - is not measured yet\n");
+        text.push_str("rates are the median of what members measured, or a first guess of the manager; - is not known yet\n");
         text
     });
 }
