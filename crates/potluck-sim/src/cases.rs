@@ -68,6 +68,16 @@ pub fn sweep_without_trouble() -> Case {
     trouble(Trouble { at: 0, kind: Kind::Kill })
 }
 
+/// The name of the case in which a donor is hot while files are read that it has copies of.
+pub const HOT_DONOR: &str = "hot donor";
+/// The name of the same case without load.
+pub const NO_HOT_DONOR: &str = "no hot donor";
+/// The donor that is hot.
+pub const HOT: u8 = 0;
+/// The times, since the scripts began, between which files are read while it is hot. Everything is stored before, and
+/// loads are known.
+pub const READ_WHILE_HOT: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
+
 /// Returns the case of this name.
 pub fn find(name: &str) -> Option<Case> {
     if let Some(rest) = name.strip_prefix("sweep/") {
@@ -75,7 +85,11 @@ pub fn find(name: &str) -> Option<Case> {
         let kind = Kind::ALL.into_iter().find(|known| format!("{known:?}") == kind)?;
         return Some(trouble(Trouble { at: at.parse().ok()?, kind }));
     }
-    liars().into_iter().find(|case| case.name == name)
+    match name {
+        HOT_DONOR => Some(hot_donor(name, true)),
+        NO_HOT_DONOR => Some(hot_donor(name, false)),
+        _ => liars().into_iter().find(|case| case.name == name),
+    }
 }
 
 /// Makes a plan without faults and without steps of clients.
@@ -102,6 +116,20 @@ fn put(at: Duration, path: &str, number: u64, chunks: u64) -> Step {
     let content = Content { number, len: chunks * u64::from(CHUNK) };
     let files = vec![(path.to_owned(), content)];
     Step { at, op: Op::Put { files, condition: Condition::Always, known: true } }
+}
+
+fn hot_donor(name: &str, is_hot: bool) -> Case {
+    let mut plan = quiet(11, Redundancy::Copies(2));
+    let paths: Vec<String> = (0..4).map(|number| format!("own-0/{number}")).collect();
+    let writes = paths.iter().zip(1..).map(|(path, number)| put(Duration::ZERO, path, number, 12));
+    let [from, until] = READ_WHILE_HOT;
+    let reads = paths.iter().map(|path| Step { at: from, op: Op::Get(path.clone(), 0) });
+    plan.scripts[0] = writes.chain(reads).collect();
+    if is_hot {
+        let at = from / 2;
+        plan.faults = vec![Event { at, lasts: until - at, fault: Fault::FillMemory(HOT) }];
+    }
+    Case { name: name.to_owned(), plan }
 }
 
 fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {

@@ -5,10 +5,12 @@
 //! first to the second with [`Disk::sync_dir`], bytes with a file's own sync.
 
 pub mod lies;
+mod meminfo;
 mod power;
 pub mod trouble;
 
 use lies::{Liar, Lie};
+use meminfo::MemInfo;
 use potluck_donor::disk::{DirEntry, Disk, DiskSpace, NewFile, OldFile};
 use potluck_wire::bulk::ReadAt;
 use rustix::io::Errno;
@@ -70,6 +72,8 @@ struct State {
     lie: Option<Lie>,
     /// The trouble that will happen at a change of the disk, if any.
     trouble: Option<Armed>,
+    /// Whether the owner's programs take nearly all of the machine's memory.
+    memory_is_filled: bool,
     /// Hashes the calls that changed names or appended bytes, in order: paths and lengths, not contents.
     journal: blake3::Hasher,
 }
@@ -97,6 +101,7 @@ impl Drive {
             copy: None,
             lie: None,
             trouble: None,
+            memory_is_filled: false,
             journal: blake3::Hasher::new(),
         })))
     }
@@ -322,6 +327,9 @@ impl Disk for MemoryDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn OldFile>> {
+        if path == Path::new(meminfo::PATH) {
+            return Ok(Box::new(MemInfo::open(self)));
+        }
         let state = self.alive()?;
         let inode = state.file(path)?;
         if let Some(lie) = state.lie.filter(|_| lies::concerns(path)) {

@@ -54,6 +54,10 @@ impl World {
                 }
                 true
             }
+            Fault::FillMemory(number) => {
+                self.drives[usize::from(number)].fill_memory(true);
+                true
+            }
             Fault::Stale(number) => {
                 self.drives[usize::from(number)].keep_copy();
                 true
@@ -100,6 +104,7 @@ impl World {
                 // A donor that takes its disk for broken accepts no writes until it is restarted.
                 self.restart(number);
             }
+            Fault::FillMemory(number) => self.drives[usize::from(number)].fill_memory(false),
             Fault::Stale(number) => self.bring_back(number),
             Fault::Trouble(number, trouble) => {
                 let changes = self.drives[usize::from(number)].changes();

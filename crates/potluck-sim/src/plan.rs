@@ -132,6 +132,9 @@ pub enum Fault {
     Stale(u8),
     /// Trouble strikes at one change of a donor's disk.
     Trouble(u8, Trouble),
+    /// The owner's programs take nearly all of the memory of a donor's machine, which makes the donor hot. No seed draws
+    /// this.
+    FillMemory(u8),
     /// A machine's wall clock jumps by this number of milliseconds.
     Jump(Who, i64),
     /// A bit flips in every chunk on every donor. No seed draws this: it exceeds what is promised, and proves that

@@ -301,6 +301,43 @@ fn a_write_survives_trouble_at_every_change_of_a_disk_d1_d2_s1() {
     all_kept("points of a write", &pieces, &play_all(&pieces));
 }
 
+/// Plays a case and returns the bytes that the donor which may be hot sent while files were read.
+fn sent_while_read(case: &str) -> u64 {
+    let (_dir, trace) = traces();
+    let (piece, path) = (Piece::Case(case.to_owned()), trace("trace"));
+    check(&piece, &play(&piece, &path));
+    let trace = std::fs::read_to_string(path).expect("a trace");
+    // A line is the time in seconds, who, and what happened.
+    let lines: Vec<(f64, &str)> = trace
+        .lines()
+        .filter_map(|line| line.trim_start().split_once(' '))
+        .map(|(time, what)| (time.parse().expect("a time"), what.trim_start()))
+        .collect();
+    let read = "client-0  get ";
+    let mut reads = lines.iter().filter(|(_, what)| what.starts_with(read)).map(|(time, _)| *time);
+    let began = reads.next().unwrap_or_else(|| panic!("no `{read}` in\n{trace}"));
+    let donor = format!("donor-{}", cases::HOT);
+    let sent_until = |until: f64| {
+        let notes = lines.iter().take_while(|(time, _)| *time <= until);
+        let sent =
+            notes.filter_map(|(_, what)| what.strip_prefix(&donor)?.trim().strip_prefix("sent "));
+        let last = sent.last().and_then(|bytes| bytes.split(' ').next()?.parse::<u64>().ok());
+        last.unwrap_or_else(|| panic!("no bytes of {donor} in\n{trace}"))
+    };
+    let [from, until] = cases::READ_WHILE_HOT;
+    sent_until(began + (until - from).as_secs_f64()) - sent_until(began)
+}
+
+#[test]
+fn reads_ask_other_copies_than_a_hot_donors() {
+    if Piece::wanted().is_some() {
+        return;
+    }
+    let [hot, calm] = [cases::HOT_DONOR, cases::NO_HOT_DONOR].map(sent_while_read);
+    assert!(calm > 300_000, "without load it sends its part of the files: {calm} bytes");
+    assert!(hot < calm / 4, "heartbeats and nothing else: {hot} bytes, and {calm} without load");
+}
+
 #[test]
 fn a_loss_beyond_what_is_promised_is_noticed_l1() {
     if Piece::wanted().is_some() {
