@@ -39,6 +39,21 @@ pub struct ClosedFile {
     pub must_be_new: bool,
 }
 
+/// A file that a program has closed and that this machine alone has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WaitingFile {
+    /// The path that it will have in the pool.
+    pub path: PoolPath,
+    /// The size of the file in bytes.
+    pub size: u64,
+}
+
+/// Returns the files that mounts with the spool directory `spool_dir` have closed and that a pool does not have yet, in
+/// the order in which they were closed.
+pub fn waiting_files(spool_dir: &Path, pool: Digest) -> io::Result<Vec<WaitingFile>> {
+    ClosedFiles::new(spool_dir).waiting(pool)
+}
+
 /// The closed files of a user's mounts on this machine.
 #[derive(Debug)]
 pub struct ClosedFiles {
@@ -106,6 +121,12 @@ impl ClosedFiles {
             }
         }
         Ok(left)
+    }
+
+    /// Returns the files of a pool that are waiting now, in the order in which they were closed, whoever publishes them.
+    pub fn waiting(&self, pool: Digest) -> io::Result<Vec<WaitingFile>> {
+        let of_pool = self.described()?.into_iter().filter(|(_, about)| about.pool == pool);
+        Ok(of_pool.map(|(_, ClosedFile { path, size, .. })| WaitingFile { path, size }).collect())
     }
 
     fn described(&self) -> io::Result<Vec<(PathBuf, ClosedFile)>> {
@@ -199,6 +220,9 @@ mod tests {
         };
         let (second, first) = (keep("two", 8), keep("one", 7));
         keep("three", 9).is_published();
+        let waiting = waiting_files(dir.path(), pool).expect("read");
+        let waiting: Vec<_> = waiting.iter().map(|file| file.path.to_string()).collect();
+        assert_eq!(waiting, ["pot://lab/one", "pot://lab/two"], "also those that a process has");
         let left = || ClosedFiles::new(dir.path()).take_left(pool).expect("read");
         assert!(left().is_empty(), "a process has them");
         drop((first, second));

@@ -46,6 +46,7 @@ mod write_limits;
 mod write_rates;
 
 pub use attaching::{AttachError, detach_dead, is_mounted, mount_point, unmount};
+pub use closed_files::{WaitingFile, waiting_files};
 pub use control_socket::{MountQuestion, MountStatus};
 pub use mounting::{MountOptions, Mounted, mount};
 pub use record::{FoundRecord, RecordedMount, Unpublished, UnpublishedState, mount_name};

@@ -5,6 +5,7 @@ use crate::write_behind::WriteBehind;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
@@ -113,6 +114,8 @@ pub struct WriteLimits {
     window: Arc<Semaphore>,
     window_bytes: u32,
     streams: Arc<Semaphore>,
+    /// True if the last file that could have been streamed found [`STREAMS`] others.
+    is_crowd: AtomicBool,
     behind: Option<Arc<WriteBehind>>,
 }
 
@@ -126,6 +129,7 @@ impl WriteLimits {
             window: Arc::new(Semaphore::new(window_bytes as usize)),
             window_bytes,
             streams: Arc::new(Semaphore::new(STREAMS)),
+            is_crowd: AtomicBool::new(false),
             behind: (options.close != CloseLevel::Pool).then(Arc::default),
         }
     }
@@ -149,7 +153,22 @@ impl WriteLimits {
     pub fn stream(&self) -> Option<OwnedSemaphorePermit> {
         match (self.options.protocol, self.options.close) {
             (WriteProtocol::CompleteLocal, _) | (_, CloseLevel::Local) => None,
-            _ => Arc::clone(&self.streams).try_acquire_owned().ok(),
+            _ => {
+                let slot = Arc::clone(&self.streams).try_acquire_owned().ok();
+                self.tell_of_crowd(slot.is_none());
+                slot
+            }
+        }
+    }
+
+    /// Says in the log, once each time, that no more files are streamed now: what happens instead looks like a pool that is
+    /// slow.
+    fn tell_of_crowd(&self, is_crowd: bool) {
+        if self.is_crowd.swap(is_crowd, Ordering::Relaxed) != is_crowd && is_crowd {
+            tracing::info!(
+                "programs write more than {STREAMS} files at once: those beyond are kept on this machine's disk, and go \
+                 to the pool when they are closed"
+            );
         }
     }
 

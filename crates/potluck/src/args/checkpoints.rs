@@ -30,7 +30,7 @@ pub enum CkptArgs {
         after_help = "Examples:\n  potluck policy set pot://lab/run7 --keep-last 3 --purge-after 30d\n  potluck ckpt purge pot://lab/run7 -n     (each step, and what becomes of it)\n  potluck ckpt purge pot://lab/run7        (now, and not within the next half minute)"
     )]
     Purge(CkptPurgeArgs),
-    /// List the checkpoints that are open, with what is staged for each
+    /// List the checkpoints that are open, with what is staged for each, and files that wait on this machine (`mount --close local`)
     #[command(
         after_help = "Example:\n  potluck ckpt ls\n\nOne to which nothing is written for 24 hours (`manager.checkpoint-idle`) expires. Its identifier is shown to\nwhoever began it, and to those who manage the space."
     )]

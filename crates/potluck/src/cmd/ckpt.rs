@@ -6,11 +6,13 @@ mod purge;
 use super::Ending;
 use super::cp::{CopyPlace, PlacedAt};
 use crate::args::{CkptArgs, CkptCommitArgs, CkptDirArgs, CkptJoinArgs};
+use crate::command_settings::CommandSettings;
 use crate::output::{Output, count, name, table};
 use potluck_client::Pool;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::path::PoolPath;
 use potluck_core::size::{duration, format_size};
+use potluck_mount::WaitingFile;
 use potluck_wire::control::{
     CheckpointAbout, CheckpointCommit, CheckpointCommitted, Checkpoints, Condition,
 };
@@ -18,6 +20,9 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::PathBuf;
+
+/// The most files that wait on this machine and are named to a person.
+const MOST_NAMED: usize = 20;
 
 /// A checkpoint that was begun or joined.
 #[derive(Debug, Serialize)]
@@ -27,6 +32,15 @@ struct Begun {
     dir: String,
     /// The path to write to; for a directory of a mounted pool the directory itself.
     staging: String,
+}
+
+/// What `ckpt ls` tells.
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    open: Checkpoints,
+    /// The files that were closed in mounts of this user on this machine and that the pool does not have yet.
+    waiting: Vec<WaitingFile>,
 }
 
 /// The place of a directory: in the pool, or in a mount on this machine.
@@ -49,7 +63,12 @@ impl DirPlace {
     }
 }
 
-pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: CkptArgs,
+    client: &Pool,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     match args {
         CkptArgs::Begin(CkptDirArgs { dir }) => begin(&dir, None, client, output).await?,
         CkptArgs::Join(CkptJoinArgs { id, dir }) => begin(&dir, Some(id), client, output).await?,
@@ -81,7 +100,8 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
             let mut open = client.checkpoints().await?;
             // Files that writers share are listed by `potluck write-shared ls`.
             open.checkpoints.retain(|about| about.style != CommitStyle::Share);
-            output.result(&open, text);
+            let waiting = waiting(settings)?;
+            output.result(&Listed { open, waiting }, text);
         }
     }
     Ok(Ending::Done)
@@ -161,7 +181,17 @@ fn open_for(path: &PoolPath, checkpoints: &Checkpoints) -> Result<CheckpointId, 
     }
 }
 
-fn text(open: &Checkpoints) -> String {
+/// Returns the files that mounts with `--close local` have closed here and that the pool does not have yet.
+fn waiting(settings: &CommandSettings) -> Result<Vec<WaitingFile>, Failure> {
+    let pool = settings.identity()?.pool();
+    potluck_mount::waiting_files(&settings.spool_dir(), pool).map_err(|why| {
+        let what = format!("cannot see which files wait on this machine: {why}");
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+    })
+}
+
+fn text(listed: &Listed) -> String {
+    let Listed { open, waiting } = listed;
     let row = |about: &CheckpointAbout| {
         let at_least = if about.more { "> " } else { "" };
         let time = |ms: u64| duration(ms / 1000);
@@ -179,9 +209,23 @@ fn text(open: &Checkpoints) -> String {
         ]
     };
     let rows: Vec<_> = open.checkpoints.iter().map(row).collect();
-    table(
+    let mut text = table(
         &["age", "expires in", "files", "size", "OAB", "ASB", "by", "directory", "identifier"],
         &[0, 1, 2, 3, 4, 5],
         &rows,
-    )
+    );
+    if !waiting.is_empty() {
+        let bytes = waiting.iter().map(|file| file.size).sum();
+        let (files, size) = (count(waiting.len() as u64, "file"), format_size(bytes));
+        text.push_str(&format!(
+            "closed on this machine, and not in the pool yet: {files}, {size}\n"
+        ));
+        for file in waiting.iter().take(MOST_NAMED) {
+            text.push_str(&format!("  {}\n", name(&file.path.to_string())));
+        }
+        if let Some(more) = waiting.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+            text.push_str(&format!("  and {more} more (--json names all)\n"));
+        }
+    }
+    text
 }

@@ -279,7 +279,7 @@ async fn with_client(
         Command::Tree(args) => tree::run(args, client, output).await,
         Command::Space(args) => space::run(args, client, output, shown).await,
         Command::Audit(args) => audit::run(args, client, output).await,
-        Command::Ckpt(args) => ckpt::run(args, client, output).await,
+        Command::Ckpt(args) => ckpt::run(args, client, settings, output).await,
         Command::WriteShared(args) => write_shared::run(args, client, output).await,
         Command::Quota(args) => quota::run(args, client, output).await,
         Command::Reserve(args) => reserve::run(args, client, output).await,

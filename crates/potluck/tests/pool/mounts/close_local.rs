@@ -89,6 +89,12 @@ fn close_local_files_outlive_a_killed_mount() {
     put(&lab, "pot://lab/overtaken", b"newer");
     assert!(!is_there(&lab.cli, "pot://lab/new"));
     assert_eq!(waiting(&lab).len(), 6);
+    let listed = lab.cli.json(&["ckpt", "ls"]);
+    let told = listed["waiting"].as_array().expect("files").iter();
+    let told: Vec<_> = told.map(|file| file["path"].as_str().expect("a path")).collect();
+    assert_eq!(told, ["pot://lab/new", "pot://lab/replaced", "pot://lab/overtaken"]);
+    let text = lab.cli.ok(&["ckpt", "ls"]).text();
+    assert!(text.contains("not in the pool yet: 3 files"), "{text}");
 
     let next = Mount::start(&lab, "pot://lab", &[]);
     wait_until("all that was closed", DEADLINE, || waiting(&lab).is_empty());
