@@ -16,6 +16,10 @@ use crate::cargo::{cargo, target_directory, tested_program};
 /// The most bytes that the optimised program may have: it is copied to every machine of a lab.
 const LARGEST_PROGRAM: u64 = 36_000_000;
 
+/// The arguments of cargo that build the program as it is packaged.
+const RELEASED_PROGRAM: [&str; 7] =
+    ["build", "--workspace", "--exclude", "potluck-fuzz", "--bin", "potluck", "--release"];
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Only this one
@@ -94,15 +98,7 @@ impl Place {
     fn program(&self, profile: Profile) -> Result<PathBuf> {
         let built = match profile {
             Profile::Release => {
-                done(&mut cargo(&[
-                    "build",
-                    "--workspace",
-                    "--exclude",
-                    "potluck-fuzz",
-                    "--bin",
-                    "potluck",
-                    "--release",
-                ]))?;
+                done(&mut cargo(&RELEASED_PROGRAM))?;
                 self.target.join("release/potluck")
             }
             Profile::Dev => tested_program()?,

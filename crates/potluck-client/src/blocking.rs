@@ -4,10 +4,10 @@
 //! failures [`PoolError`]s. None of its calls may be made inside of an asynchronous runtime.
 //!
 //! ```no_run
-//! use potluck_client::blocking::{BlockingPool, NewFile};
+//! use potluck_client::blocking::{BlockingPool, FileToWrite};
 //!
 //! let pool = BlockingPool::connect(None)?;
-//! let mut writer = pool.create("pot://lab/run-7/log", &NewFile::default())?;
+//! let mut writer = pool.create("pot://lab/run-7/log", &FileToWrite::default())?;
 //! writer.write(b"step 1\n")?;
 //! writer.finish()?; // everybody sees it
 //! let file = pool.open("pot://lab/run-7/log")?;
@@ -57,7 +57,7 @@ pub struct BlockingPool {
 
 /// The kind of what is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FoundKind {
+pub enum PoolEntryKind {
     /// A file is there.
     File,
     /// A directory or a space is there.
@@ -66,13 +66,13 @@ pub enum FoundKind {
     Link,
 }
 
-/// What is known of a path, in a listing as by itself.
+/// The facts about a path, in a listing as by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundEntry {
+pub struct PoolEntry {
     /// The whole path, as `pot://SPACE/NAMES`.
     pub path: String,
     /// The kind of the entry.
-    pub kind: FoundKind,
+    pub kind: PoolEntryKind,
     /// The size of a file in bytes; 0 for a directory.
     pub size: u64,
     /// The time at which the content was modified, in nanoseconds since 1970.
@@ -90,7 +90,7 @@ pub struct FoundEntry {
 /// The rule for a file that may be there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
-    /// What is there is replaced.
+    /// The file replaces whatever is there.
     #[default]
     Always,
     /// Nothing may be there.
@@ -99,9 +99,9 @@ pub enum Overwrite {
     OnlyVersion(u64),
 }
 
-/// What is asked of a file that is written.
+/// The facts that a writer sets of a file, beside its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NewFile {
+pub struct FileToWrite {
     /// What may happen to a file that is there.
     pub overwrite: Overwrite,
     /// The bytes of the file, if they are known: they are reserved at once.
@@ -179,7 +179,7 @@ impl BlockingPool {
     }
 
     /// Begins to write a file, which becomes visible when it is finished.
-    pub fn create(&self, path: &str, new: &NewFile) -> Result<BlockingWriter, PoolError> {
+    pub fn create(&self, path: &str, new: &FileToWrite) -> Result<BlockingWriter, PoolError> {
         let path = parsed(path)?;
         let condition = match new.overwrite {
             Overwrite::Always => Condition::Always,
@@ -199,20 +199,21 @@ impl BlockingPool {
         let base = match self.open(path) {
             Ok(base) => base,
             Err(error) if error.code == code::NO_ENTRY => {
-                let new = NewFile { overwrite: Overwrite::Never, ..NewFile::default() };
+                let new = FileToWrite { overwrite: Overwrite::Never, ..FileToWrite::default() };
                 return self.create(path, &new);
             }
             Err(error) => return Err(error),
         };
         let overwrite = Overwrite::OnlyVersion(base.version());
-        let mut appended = self.create(path, &NewFile { overwrite, ..NewFile::default() })?;
+        let mut appended =
+            self.create(path, &FileToWrite { overwrite, ..FileToWrite::default() })?;
         let writer = appended.writer.as_mut().expect("it was just begun");
         self.wait(writer.keep(&base.file, 0..base.size()))?;
         Ok(appended)
     }
 
     /// Returns what is known of a path, by one call to the manager.
-    pub fn stat(&self, path: &str) -> Result<FoundEntry, PoolError> {
+    pub fn stat(&self, path: &str) -> Result<PoolEntry, PoolError> {
         let path = parsed(path)?;
         if path.space().is_empty() {
             return Ok(pool_root());
@@ -223,7 +224,7 @@ impl BlockingPool {
 
     /// Lists what is in a directory, a space, or with `pot://` the pool, in order of the names; with `recursive` all
     /// that is below. A file lists itself.
-    pub fn list(&self, path: &str, recursive: bool) -> Result<Vec<FoundEntry>, PoolError> {
+    pub fn list(&self, path: &str, recursive: bool) -> Result<Vec<PoolEntry>, PoolError> {
         let path = parsed(path)?;
         let listed = self.wait(self.pool.list(&path, recursive))?;
         Ok(listed.into_iter().map(|entry| found(&path, entry)).collect())
@@ -261,7 +262,7 @@ impl BlockingPool {
         if at.names().is_empty() {
             return self.remove(path, false);
         }
-        let is_dir = self.stat(path)?.kind == FoundKind::Directory;
+        let is_dir = self.stat(path)?.kind == PoolEntryKind::Directory;
         let refused = |code, what: &str| {
             Err(Failure::new(ErrorKind::Conflict, code, format!("{path} {what}")).into())
         };
@@ -433,10 +434,10 @@ fn parsed(path: &str) -> Result<PoolPath, Failure> {
     path.parse().map_err(bad_path)
 }
 
-fn pool_root() -> FoundEntry {
-    FoundEntry {
+fn pool_root() -> PoolEntry {
+    PoolEntry {
         path: potluck_core::path::SCHEME.into(),
-        kind: FoundKind::Directory,
+        kind: PoolEntryKind::Directory,
         size: 0,
         modified_ns: 0,
         changed_ns: 0,
@@ -446,18 +447,18 @@ fn pool_root() -> FoundEntry {
     }
 }
 
-fn found(root: &PoolPath, entry: ListedEntry) -> FoundEntry {
+fn found(root: &PoolPath, entry: ListedEntry) -> PoolEntry {
     let path = match (entry.path.as_str(), root.space()) {
         ("", _) => root.to_string(),
         (below, "") => format!("{root}{below}"),
         (below, _) => format!("{root}/{below}"),
     };
-    FoundEntry {
+    PoolEntry {
         path,
         kind: match entry.kind {
-            EntryKind::File => FoundKind::File,
-            EntryKind::Dir => FoundKind::Directory,
-            EntryKind::Link => FoundKind::Link,
+            EntryKind::File => PoolEntryKind::File,
+            EntryKind::Dir => PoolEntryKind::Directory,
+            EntryKind::Link => PoolEntryKind::Link,
         },
         size: entry.size,
         modified_ns: entry.mtime.0,

@@ -9,16 +9,20 @@ use potluck_wire::error::Failure;
 use potluck_wire::tls;
 use std::path::Path;
 
+/// The environment variable that names the pool where a program does not.
+pub const POOL_VARIABLE: &str = "POTLUCK_POOL";
+
 impl Pool {
     /// Makes a client that acts as the user who runs this program, as the command line does: in the pool that is named
-    /// `pool`, or in that of the configuration, or in the only one that the user joined. `pool` may also be the path of
-    /// an identity's directory. The manager is not called yet.
+    /// `pool`, or by the environment ([`POOL_VARIABLE`]), or in that of the configuration, or in the only one that the user
+    /// joined. `pool` may also be the path of an identity's directory. The manager is not called yet.
     ///
     /// Errors: [`code::NOT_A_MEMBER`](potluck_wire::error::code::NOT_A_MEMBER) without a usable identity,
     /// [`code::BAD_REQUEST`](potluck_wire::error::code::BAD_REQUEST) where several pools may be meant,
     /// [`code::BAD_SETTINGS`](potluck_wire::error::code::BAD_SETTINGS) for a configuration with a mistake.
     pub fn connect(pool: Option<&str>) -> Result<Self, Failure> {
-        let user = UserSettings::resolve(pool)?;
+        let named = pool.map(str::to_owned).or_else(|| std::env::var(POOL_VARIABLE).ok());
+        let user = UserSettings::resolve(named.as_deref())?;
         Self::of_member(&user.identity_dir()?, RetryLimits::asked(user.retry_for()))
     }
 

@@ -80,6 +80,7 @@ pub use attributes::Attributes;
 pub use checkpoint::{Checkpoint, CheckpointedWork};
 pub use chunk_cache::ChunkCache;
 pub use chunk_source::ChunkSource;
+pub use connecting::POOL_VARIABLE;
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
 pub use get::{

@@ -31,7 +31,7 @@ pub enum PoolErrorReason {
     Invalid,
     /// The caller stopped waiting.
     Interrupted,
-    /// Anything else.
+    /// The reason is another one.
     Other,
 }
 

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-client", &["core", "wire", "config"]),
     ("potluck-mount", &["core", "wire", "client"]),
     ("potluck-lookaside", &["core", "client"]),
+    ("potluck-python", &["client"]),
     (
         "potluck",
         &[
