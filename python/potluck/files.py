@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from fsspec.caching import BaseCache, register_cache
 from fsspec.spec import AbstractBufferedFile
 
 if TYPE_CHECKING:
@@ -16,8 +17,49 @@ if TYPE_CHECKING:
 
 #: How many bytes a writer collects before it hands them on, so that a program that writes a few at a time is not slow.
 COLLECTED = 1 << 20
-#: How many bytes are read at once when a file is read in order.
+#: Reads of this many bytes or more go past the cache.
 BLOCK = 4 << 20
+#: How many bytes are fetched at least: four segments, the unit that donors serve and that is verified.
+LEAST_WINDOW = 256 << 10
+#: How many bytes are fetched at most at once, of several chunks side by side.
+MOST_WINDOW = 16 << 20
+
+
+class WideningCache(BaseCache):
+    """The bytes that were fetched last. A file that is read in order is fetched in ever larger windows; a read elsewhere
+    begins with a small one, so that a few bytes here and there do not cost a chunk each."""
+
+    name = "widening"
+
+    def __init__(self, blocksize: int, fetcher: Any, size: int) -> None:
+        super().__init__(blocksize, fetcher, size)
+        self.start = self.end = 0
+        self._window = LEAST_WINDOW
+        self._held = b""
+
+    def _fetch(self, start: int | None, stop: int | None) -> bytes:
+        start = 0 if start is None else start
+        stop = self.size if stop is None else min(stop, self.size)
+        if start >= stop:
+            return b""
+        before = b""
+        if self.start <= start <= self.end:
+            before = self._held[start - self.start : stop - self.start]
+            self.hit_count += bool(before)
+            if len(before) == stop - start:
+                return before
+            self._window = min(2 * self._window, MOST_WINDOW) if self.end else LEAST_WINDOW
+        else:
+            self._window = LEAST_WINDOW
+        at = start + len(before)
+        held = self.fetcher(at, min(max(stop, at + self._window), self.size))
+        self.miss_count += 1
+        self.total_requested_bytes += len(held)
+        self.start, self.end, self._held = at, at + len(held), held
+        return before + held[: stop - at]
+
+
+register_cache(WideningCache, clobber=True)
 
 
 class PotFile(AbstractBufferedFile):
@@ -31,6 +73,7 @@ class PotFile(AbstractBufferedFile):
         size = options.pop("size", None)
         if size is not None and size != self._file.size:
             raise OSError(f"{path} has {self._file.size} bytes now, and {size} were expected")
+        options.setdefault("cache_type", WideningCache.name)
         super().__init__(fs, path, "rb", block_size or BLOCK, size=self._file.size, **options)
 
     @property

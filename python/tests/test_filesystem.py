@@ -117,6 +117,22 @@ def test_large_file_is_read_into_memory_of_the_caller(fs, place):
     assert ranges == [content[:3], content[5_000_000:5_000_004], content[9_000_000:]]
 
 
+def test_scattered_reads_fetch_little_and_reads_in_order_much(fs, place):
+    content = os.urandom(20_000_000)
+    fs.pipe(f"{place}/a", content)
+    with fs.open(f"{place}/a") as file:
+        for at in (19_000_000, 5_000_000, 12_000_000):
+            file.seek(at)
+            assert file.read(100) == content[at : at + 100]
+        assert file.cache.total_requested_bytes < 1_000_000
+        file.seek(0)
+        read = bytearray()
+        while part := file.read(100_000):
+            read += part
+        assert read == content
+        assert file.cache.miss_count < 15
+
+
 def test_open_file_stays_the_version_it_was(fs, place):
     fs.pipe(f"{place}/a", b"old" * 10_000)
     with fs.open(f"{place}/a") as file:
