@@ -1,7 +1,9 @@
 """The native half of the package."""
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
 from typing import Any, final
+
+from typing_extensions import Buffer
 
 @final
 class Pool:

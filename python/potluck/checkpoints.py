@@ -54,10 +54,13 @@ class Checkpointing:
         self._reservation: str | None = None
 
     def __enter__(self) -> Checkpointing:
+        if self._pool is not None:
+            return self  # it was begun before the block
         self._pool = Pool(self._name)
         if self._keep_last is not None:
             above = self.target.rsplit("/", 1)[0]
-            self._pool.make_dir(above, True)
+            if "/" in above.removeprefix("pot://"):
+                self._pool.make_dir(above, True)
             self._pool.keep_last(above, self._keep_last)
         if self._reserve is not None:
             self._reservation = self._pool.reserve(self.target, self._reserve, RESERVED)
@@ -87,16 +90,30 @@ class Checkpointing:
         return path
 
     def __exit__(self, kind: Any, *rest: Any) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+    def commit(self) -> None:
+        """Make the directory visible as it was written, as the end of the block does."""
         try:
-            if kind is None:
-                self._bring_local()
-                self._checkpoint.commit()
-            else:
-                self._checkpoint.abort()
+            self._bring_local()
+            self._checkpoint.commit()
         finally:
-            self._release()
-            if self._local is not None:
-                shutil.rmtree(self._local, ignore_errors=True)
+            self._clean()
+
+    def abort(self) -> None:
+        """Remove what was written, as an exception in the block does."""
+        try:
+            self._checkpoint.abort()
+        finally:
+            self._clean()
+
+    def _clean(self) -> None:
+        self._release()
+        if self._local is not None:
+            shutil.rmtree(self._local, ignore_errors=True)
 
     def _bring_local(self) -> None:
         assert self._pool is not None

@@ -264,9 +264,15 @@ class PotluckFileSystem(AsyncFileSystem):
     # Names.
 
     def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
-        if create_parents and (above := self._parent(path)):
+        try:
+            self.pool.make_dir(self.address(path))
+        except FileNotFoundError:
+            # A space is made only by its own name: one that is missing is more often a slip.
+            above = self._parent(path)
+            if not create_parents or "/" not in above:
+                raise
             self.pool.make_dir(self.address(above), True)
-        self.pool.make_dir(self.address(path))
+            self.pool.make_dir(self.address(path))
 
     async def _mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
         await self._call(self.mkdir, path, create_parents)

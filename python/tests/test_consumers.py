@@ -219,6 +219,76 @@ def test_torch_distributed_checkpoint(url):
     assert state["w"].sum() == 10_000
 
 
+def test_torch_checkpoint_is_committed_at_once(url):
+    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+    import torch
+
+    from potluck.torch import StorageWriter
+
+    class Watched(StorageWriter):
+        def finish(self, metadata, results):
+            assert not fsspec.filesystem("pot").exists(f"{url}/step-1")
+            super().finish(metadata, results)
+
+    writer = Watched(f"{url}/step-1", reserve="10MiB", keep_last=2)
+    checkpoint.save({"w": torch.ones(10_000)}, storage_writer=writer)
+    assert len(fsspec.filesystem("pot").ls(f"{url}/step-1")) == 2
+    state = {"w": torch.zeros(10_000)}
+    checkpoint.load(state, checkpoint_id=f"{url}/step-1")
+    assert state["w"].sum() == 10_000
+
+
+def _save_as_a_rank(rank, url, meeting):
+    import torch
+    from torch.distributed import checkpoint
+
+    from potluck.torch import StorageWriter
+
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=2
+    )
+    state = {f"w{rank}": torch.full((1000,), rank + 1.0)}
+    checkpoint.save(state, storage_writer=StorageWriter(f"{url}/step-1"))
+    torch.distributed.destroy_process_group()
+
+
+def test_torch_ranks_commit_one_checkpoint(url, tmp_path):
+    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+    import torch
+
+    given = (url, str(tmp_path / "meeting"))
+    torch.multiprocessing.spawn(_save_as_a_rank, given, nprocs=2)
+    state = {"w0": torch.zeros(1000), "w1": torch.zeros(1000)}
+    checkpoint.load(state, checkpoint_id=f"{url}/step-1")
+    assert (state["w0"].sum(), state["w1"].sum()) == (1000, 2000)
+
+
+def _read_in_a_worker(url):
+    import torch
+
+    class Files(torch.utils.data.Dataset):
+        fs = fsspec.filesystem("pot")
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return len(self.fs.cat_file(f"{url}/{index}"))
+
+    return Files()
+
+
+def test_torch_data_loader_forks(url):
+    torch = pytest.importorskip("torch")
+    fs = fsspec.filesystem("pot")
+    for index in range(8):
+        fs.pipe(f"{url}/{index}", bytes(index))
+    loader = torch.utils.data.DataLoader(
+        _read_in_a_worker(url), num_workers=2, multiprocessing_context="fork"
+    )
+    assert [int(size) for size in loader] == list(range(8))
+
+
 def test_tqdm(url, tmp_path):
     tqdm = pytest.importorskip("tqdm")
     from fsspec.callbacks import TqdmCallback

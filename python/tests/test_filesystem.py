@@ -169,6 +169,15 @@ def test_what_is_missing_is_not_found(fs, place):
             call(f"{place}/missing")
 
 
+def test_missing_space_is_not_made_by_a_slip(fs):
+    for call in (fs.mkdir, fs.makedirs):
+        with pytest.raises(FileNotFoundError):
+            call("tset/deep")
+    with pytest.raises(FileNotFoundError):
+        fs.pipe("tset/deep/a", b"1")
+    assert not fs.exists("tset")
+
+
 def test_empty_directory_alone_is_removed_by_rmdir(fs, place):
     fs.pipe(f"{place}/d/a", b"1")
     with pytest.raises(OSError):

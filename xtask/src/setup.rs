@@ -31,6 +31,7 @@ const TOOLS: &[Tool] = &[
     tool("dpkg-shlibdeps", &["dpkg-dev"], false, "Debian packages"),
     tool("mmdebstrap", &["mmdebstrap"], false, "installing the Debian package in a fresh root"),
     tool("tc", &["iproute2"], false, "tests of slow networks"),
+    tool("python3", &["python3-venv"], false, "the Python wheel and its tests"),
 ];
 
 const fn tool(

@@ -27,6 +27,10 @@ pub fn build(place: &Place, profile: Profile) -> Result<PathBuf> {
 /// Makes the wheel of the program that tests use, installs it into an empty environment without a network, and uses
 /// it; then has its own tests try it beside fsspec. The text says what was done, or why it could not be done here.
 pub fn test(place: &Place) -> Result<String> {
+    let fits = "import sys; sys.exit(sys.version_info < (3, 11))";
+    if !Command::new("python3").args(["-c", fits]).status().is_ok_and(|status| status.success()) {
+        return Ok("SKIPPED, no python3 of 3.11 or newer is here".to_owned());
+    }
     let maturin = match maturin(place) {
         Ok(maturin) => maturin,
         Err(error) => return Ok(format!("SKIPPED, maturin cannot be had here: {error:#}")),
