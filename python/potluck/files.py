@@ -69,12 +69,17 @@ class PotFile(AbstractBufferedFile):
         self, fs: PotluckFileSystem, path: str, block_size: int | None = None, **options: Any
     ) -> None:
         self._process = os.getpid()
-        self._file: File = fs.pool.open(fs.address(path))
+        self._file: File | None = fs.pool.open(fs.address(path))
         size = options.pop("size", None)
         if size is not None and size != self._file.size:
             raise OSError(f"{path} has {self._file.size} bytes now, and {size} were expected")
         options.setdefault("cache_type", WideningCache.name)
         super().__init__(fs, path, "rb", block_size or BLOCK, size=self._file.size, **options)
+
+    def close(self) -> None:
+        super().close()
+        # The pool need not keep the version any longer.
+        self._file = None
 
     @property
     def version(self) -> int:
@@ -83,6 +88,8 @@ class PotFile(AbstractBufferedFile):
 
     def _opened(self) -> File:
         """Return the file as this process opened it: a forked one opens it anew."""
+        if self._file is None:
+            raise ValueError("I/O operation on closed file.")
         if self._process != os.getpid():
             file = self.fs.pool.open(self.fs.address(self.path))
             if file.size != self.size:
@@ -97,8 +104,6 @@ class PotFile(AbstractBufferedFile):
         into = memoryview(buffer).cast("B")
         if len(into) < self.blocksize:
             return super().readinto(into)
-        if self.closed:
-            raise ValueError("I/O operation on closed file.")
         count = self._opened().read_into(self.loc, into)
         self.loc += count
         return count
@@ -108,8 +113,6 @@ class PotFile(AbstractBufferedFile):
         length = left if length is None or length < 0 else min(length, left)
         if length < self.blocksize:
             return super().read(length)
-        if self.closed:
-            raise ValueError("I/O operation on closed file.")
         data = self._opened().read(self.loc, length)
         self.loc += len(data)
         return data
@@ -190,6 +193,8 @@ class PotWriter(_Kept):
         if self.closed:
             raise ValueError("I/O operation on closed file.")
         data = memoryview(data)
+        if self._ended:
+            return data.nbytes  # what a text wrapper still held when the file was given up
         data = data.cast("B") if data.c_contiguous else memoryview(data.tobytes())
         if len(data) >= COLLECTED:
             self._drain()
@@ -233,11 +238,18 @@ class PotSpool(_Kept):
         super().__init__(fs, path, mode, autocommit)
         self._replaces: int | None = None
         if mode == "r+b":
-            with PotFile(fs, path) as old:
-                self._replaces = old.version
-                while part := old.read(4 * BLOCK):
-                    self._spool.write(part)
-            self._spool.seek(0)
+            try:
+                self._copy_in()
+            except BaseException:
+                self.discard()
+                raise
+
+    def _copy_in(self) -> None:
+        with PotFile(self.fs, self.path) as old:
+            self._replaces = old.version
+            while part := old.read(4 * BLOCK):
+                self._spool.write(part)
+        self._spool.seek(0)
 
     def readable(self) -> bool:
         return True
@@ -279,3 +291,12 @@ class PotSpool(_Kept):
         if not self._ended:
             self._ended = True
             self._spool.close()
+
+
+class PotText(io.TextIOWrapper):
+    """Text over a file of a pool; what an exception left unfinished is not kept of it either."""
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        if kind is not None and isinstance(self.buffer, _Kept):
+            self.buffer.discard()
+        self.close()

@@ -18,7 +18,7 @@ from fsspec.asyn import AsyncFileSystem, get_loop
 from fsspec.callbacks import DEFAULT_CALLBACK
 
 from potluck._native import Pool
-from potluck.files import BLOCK, PotFile, PotSpool, PotWriter
+from potluck.files import BLOCK, PotFile, PotSpool, PotText, PotWriter
 
 #: How many calls of one process may wait at once; more wait for their turn.
 WAITING = 64
@@ -34,6 +34,9 @@ GENERAL_OPTIONS = {
     "skip_instance_cache",
     "use_listings_cache",
 }
+
+#: The options of a file that is opened as text.
+TEXT_OPTIONS = {"encoding", "errors", "newline"}
 
 _waiting: tuple[int, ThreadPoolExecutor] | None = None
 
@@ -188,6 +191,13 @@ class PotluckFileSystem(AsyncFileSystem):
         self, path: str, value: Any, mode: str = "overwrite", **options: Any
     ) -> None:
         await self._call(self.pipe_file, path, value, mode)
+
+    def open(self, path: str, mode: str = "rb", *given: Any, **options: Any) -> Any:
+        """Open a file, as text where the mode has no `b`."""
+        if "b" in mode:
+            return super().open(path, mode, *given, **options)
+        form = {key: options.pop(key) for key in TEXT_OPTIONS & options.keys()}
+        return PotText(self.open(path, mode.replace("t", "") + "b", *given, **options), **form)
 
     def _open(
         self,

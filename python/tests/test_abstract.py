@@ -7,7 +7,7 @@ from potluck import PotluckFileSystem
 
 
 class PotluckFixtures(abstract.AbstractFixtures):
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def fs(self, pool):
         return PotluckFileSystem()
 

@@ -51,12 +51,29 @@ def test_file_appears_when_it_is_closed(fs, place):
     assert fs.cat(f"{place}/a") == b"half"
 
 
-def test_exception_leaves_no_half_file(fs, place):
+@pytest.mark.parametrize("mode", ["wb", "w", "w+b", "ab", "xt"])
+def test_exception_leaves_no_half_file(fs, place, mode):
     with pytest.raises(KeyError):
-        with fs.open(f"{place}/a", "wb") as file:
-            file.write(b"half")
+        with fs.open(f"{place}/a", mode) as file:
+            file.write(b"half" * 1_000_000 if "b" in mode else "half" * 1_000_000)
             raise KeyError
     assert fs.ls(place) == []
+
+
+def test_file_that_is_never_closed_is_not_kept(fs, place):
+    with pytest.warns(ResourceWarning, match="not closed"):
+        fs.open(f"{place}/a", "wb").write(b"half")
+    assert fs.ls(place) == []
+
+
+def test_text_is_read_as_it_was_written(fs, place):
+    with fs.open(f"{place}/a", "w", encoding="latin-1", newline="\r\n") as file:
+        file.write("grün\n")
+    assert fs.cat(f"{place}/a") == b"gr\xfcn\r\n"
+    with potluck.open(f"pot://{place}/a", "r", encoding="latin-1") as file:
+        assert list(file) == ["grün\n"]
+    with pytest.raises(ValueError):
+        file.read()
 
 
 def test_transaction_ends_with_all_files_or_none(fs, place):
