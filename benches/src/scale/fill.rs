@@ -103,6 +103,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
     Ok(PreparedFile {
         path: path.parse().map_err(|why| anyhow!("{path}: {why}"))?,
         version: Version {
+            metadata: None,
             id: VersionId(0),
             size: EACH * u64::from(LEN),
             holes: 0,

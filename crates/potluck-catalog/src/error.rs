@@ -316,6 +316,12 @@ pub enum Error {
     /// A member has made as many spaces as a member may make.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
+    /// A member has as many access keys as a member may have.
+    #[error("you have {most} access keys, and nobody may have more")]
+    TooManyKeys {
+        /// The most access keys of a member.
+        most: u64,
+    },
     /// No more directories of the space may set parts of the policy differently.
     #[error("{most} directories in the space {space} set their own policy, and no more may")]
     TooManyPolicies {

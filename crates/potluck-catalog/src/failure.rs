@@ -223,6 +223,9 @@ impl From<Error> for Failure {
                 code::TOO_MANY_SPACES,
                 "use directories in a space that is there, remove one, or ask an admin to make it",
             ),
+            Error::TooManyKeys { .. } => {
+                failure(K::NoSpace, code::TOO_MANY_KEYS, "remove one with `potluck key rm`")
+            }
             Error::OverQuota { .. } => failure(
                 K::NoSpace,
                 code::OVER_QUOTA,

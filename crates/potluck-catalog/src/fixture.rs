@@ -290,6 +290,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
     PreparedFile {
         path: path(at),
         version: Version {
+            metadata: None,
             id: VersionId(0),
             size: 1000 * chunks.len() as u64,
             holes: 0,

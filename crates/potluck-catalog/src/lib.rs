@@ -62,6 +62,7 @@ pub use log::export::CatalogSnapshot;
 pub use log::log_position::{Advance, Extent, LogCopy, LogPlace, Position};
 pub use log::records::Record;
 pub use log::restored::RestoredContent;
+pub use members::access_keys::{AccessKey, KeyEnd, MOST_KEYS};
 pub use members::authority::Authority;
 pub use members::grants::SeenSpaces;
 pub use members::quotas::{QuotaLimits, StoredQuota};

@@ -1,5 +1,6 @@
 //! The rows of the pool's members, and what becomes of them when memberships begin and end.
 
+pub(crate) mod access_keys;
 pub(crate) mod authority;
 pub(crate) mod donor_names;
 pub(crate) mod grantees;

@@ -18,10 +18,10 @@ use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns, v.holes";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns, v.holes, v.metadata";
 
 /// The number of columns that [`COLUMNS`] names.
-pub const COLUMN_COUNT: usize = 19;
+pub const COLUMN_COUNT: usize = 20;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -47,6 +47,9 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
             serde_json::from_str(text).map_err(|why| why.to_string())
         })?,
         safe_wall_ms: row.get(at + 13)?,
+        metadata: parsed(row, at + 19, |text| {
+            serde_json::from_str(text).map_err(|why| why.to_string())
+        })?,
         parts: row.get::<i64>(at + 14)? as u64,
         key: row.get::<Option<u32>>(at + 15)?.map(KeyNumber),
     }))
@@ -80,8 +83,8 @@ pub(crate) fn insert(
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
-          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns, holes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns, holes, metadata)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -104,6 +107,7 @@ pub(crate) fn insert(
         ctime,
         atime,
         version.holes as i64,
+        json_text(version.metadata.as_ref())?,
     ])?;
     insert_pages(db, version.id, pages)
 }
@@ -303,7 +307,11 @@ pub(crate) fn set_goal(db: &Tx, id: VersionId, goal: Option<Redundancy>) -> Resu
 }
 
 fn goal_text(goal: Option<Redundancy>) -> Result<Option<String>, Error> {
-    let text = goal.map(|goal| serde_json::to_string(&goal)).transpose();
+    json_text(goal.as_ref())
+}
+
+fn json_text<T: serde::Serialize>(value: Option<&T>) -> Result<Option<String>, Error> {
+    let text = value.map(serde_json::to_string).transpose();
     text.map_err(|why| Error::Bug(why.to_string()))
 }
 

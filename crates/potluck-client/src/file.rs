@@ -9,6 +9,7 @@ use crate::stored_rows::KeptRow;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::VersionId;
 use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;
@@ -61,6 +62,7 @@ struct About {
     digest: Digest,
     version: VersionId,
     attributes: EntryAttributes,
+    metadata: FileMetadata,
     /// The size of each chunk but the last, in bytes.
     chunk_size: u32,
     ec: Option<Ec>,
@@ -94,6 +96,7 @@ impl File {
             digest: Digest::of(b""),
             version: VersionId(0),
             attributes: EntryAttributes::default(),
+            metadata: FileMetadata::default(),
             chunk_size: policy.chunk_size,
             ec: policy.ec,
         };
@@ -118,7 +121,9 @@ impl File {
         let OpenFile { permissions, owner, changed, accessed, .. } = file;
         let attributes = EntryAttributes { mtime, permissions, owner, changed, accessed };
         let path = file.path.clone();
-        let about = About { path, size, holes, digest, version, attributes, chunk_size, ec };
+        let metadata = file.metadata.clone().unwrap_or_default();
+        let about =
+            About { path, size, holes, digest, version, attributes, metadata, chunk_size, ec };
         let content = if file.part_count == 0 {
             let key = recipe::key_of(keys, &file)?;
             Content::Own(Arc::new(Recipe::check(file, key)?))
@@ -191,6 +196,11 @@ impl File {
     /// Returns the modification time, the permissions and the owner that the file had when it was opened.
     pub fn attributes(&self) -> EntryAttributes {
         self.inner.about.attributes
+    }
+
+    /// Returns what the file's writer noted of it for other programs.
+    pub fn metadata(&self) -> &FileMetadata {
+        &self.inner.about.metadata
     }
 
     /// Returns how often another copy stood in for one that failed or was late, plus the number of chunks that were

@@ -104,6 +104,14 @@ impl Pool {
         }
     }
 
+    /// Returns a client that acts on behalf of the user whose access key this is, as a gateway does. It shares the
+    /// connections and the memory of this one.
+    pub fn on_behalf(&self, key: &str) -> Self {
+        // Leases are renewed by the caller that took the first of them.
+        let (caller, leases) = (self.caller.on_behalf(key), OpenLeases::default());
+        Self { caller, leases, striping: Arc::default(), ..self.clone() }
+    }
+
     /// Returns how the files of the latest write session are striped, and why; `None` before the first session.
     pub fn latest_striping(&self) -> Option<Striping> {
         *self.striping.lock().expect("no holder panics")

@@ -14,6 +14,7 @@ use parity::Grouping;
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, INLINE_MAX};
 use potluck_core::erasure::Ec;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::merkle::SegmentHashes;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
@@ -183,6 +184,8 @@ pub struct Facts {
     pub last_part: Digest,
     /// The attributes of the file, as far as its source tells.
     pub attributes: Attributes,
+    /// What the writer notes of the file for other programs.
+    pub metadata: Option<Box<FileMetadata>>,
     /// True if the length of the file was not known when it was opened.
     pub stream: bool,
     /// The condition under which the file may replace what is at its path; `None` for that of its session.

@@ -166,6 +166,7 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
     // Chunks that are cut by content do not tell the digest; then a constant binds the pages to one another.
     let digest = content.digest().unwrap_or_else(|| Digest::of(b""));
     OpenFile {
+        metadata: None,
         path: path.to_string(),
         version: VersionId(0),
         size: content.size(),

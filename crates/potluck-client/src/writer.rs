@@ -11,6 +11,7 @@ use crate::source::{Cut, Cutter, Input, hole_of_rows};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
 use crate::write::pushes::{Finished, Push, SessionHandle, VisibleFile, ended};
 use potluck_core::chunk::INLINE_MAX;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
@@ -32,6 +33,7 @@ pub struct Writer {
     file: u32,
     path: PoolPath,
     attributes: Attributes,
+    metadata: Option<Box<FileMetadata>>,
     /// The condition under which the file may replace what is at its path; `None` for that of its session.
     condition: Option<Condition>,
     /// The cutter; `None` after a call that failed or was dropped in the middle, after which the file cannot be
@@ -59,6 +61,7 @@ impl Writer {
             shared: Some(shared),
             path,
             attributes,
+            metadata: None,
             condition: None,
             cutter: Some(Box::new(cutter)),
             feed,
@@ -84,6 +87,11 @@ impl Writer {
     /// Sets the attributes that the file is to have when it is finished.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.attributes = attributes;
+    }
+
+    /// Sets what the file is to have noted of it for other programs when it is finished.
+    pub fn set_metadata(&mut self, metadata: FileMetadata) {
+        self.metadata = Some(Box::new(metadata));
     }
 
     /// Sets another path of the space at which the file becomes visible, and the condition under which it may replace
@@ -245,12 +253,31 @@ impl Writer {
     ///
     /// Errors: those of [`Writer::write`], and of reading the other version.
     pub async fn keep(&mut self, base: &File, range: Range<u64>) -> Result<(), Failure> {
+        self.take_over(base, range, false).await
+    }
+
+    /// Adds a whole other version at the end, wherever that is. Whole chunks of it that can be chunks of this file are
+    /// neither read nor sent; other bytes are read, and written as by [`Writer::write`].
+    ///
+    /// Errors: those of [`Writer::keep`].
+    pub async fn append(&mut self, part: &File) -> Result<(), Failure> {
+        self.take_over(part, 0..part.size(), true).await
+    }
+
+    /// Adds a range of another version at the end, of which whole chunks are taken over where they come to the same
+    /// offset, or `anywhere`.
+    async fn take_over(
+        &mut self,
+        base: &File,
+        range: Range<u64>,
+        anywhere: bool,
+    ) -> Result<(), Failure> {
         let shared = self.shared()?;
         let unit = unit(&shared.policy) as u64;
-        let is_cut_alike = base.is_cut_by(&shared.policy);
         let mut at = range.start;
         while at < range.end {
-            if at == self.written() {
+            let is_at_place = at == self.written() || anywhere;
+            if is_at_place {
                 at += self.keep_rows(base, at..range.end).await?;
             }
             let hole = base.hole_in(&(at..range.end)).await?;
@@ -261,6 +288,8 @@ impl Writer {
             }
             let data = base.data_from(at).await?.map_or(range.end, |data| data.end.min(range.end));
             // After each row, the next may be the same again.
+            let is_cut_alike = base.is_cut_by(&shared.policy)
+                && (!anywhere || (self.written() % unit) == (at % unit));
             let end = match is_cut_alike {
                 true => data.min(at + unit - self.written() % unit),
                 false => data,
@@ -429,6 +458,7 @@ impl Writer {
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
             facts.path = self.path.clone();
             facts.attributes = self.attributes;
+            facts.metadata = self.metadata.clone();
             facts.condition = self.condition;
         }
         if let Some(Cut::Failed { error, .. }) =

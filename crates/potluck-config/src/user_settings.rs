@@ -82,6 +82,12 @@ impl UserSettings {
         self.daemon_dir("donor")
     }
 
+    /// Returns the directory of a gateway's identity: this user's, or the system service's if the user has none and may
+    /// look into it.
+    pub fn gateway_dir(&self) -> PathBuf {
+        self.daemon_dir("gateway")
+    }
+
     /// Returns the directory of the identity with which this user joined a pool. Refuses that of the first admin,
     /// which belongs to the manager's state.
     pub fn joined_dir(&self) -> Result<PathBuf, Failure> {

@@ -20,6 +20,7 @@ pub mod entry_stamp;
 pub mod erasure;
 pub mod fair_turns;
 pub mod file_digest;
+pub mod file_metadata;
 pub mod governor;
 pub mod hedging;
 pub mod ids;

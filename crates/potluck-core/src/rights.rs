@@ -76,6 +76,11 @@ impl Rights {
         Self(self.0 & !other.0)
     }
 
+    /// Returns what both these rights and `most` allow: writing alone where these are all rights and `most` is to write.
+    pub fn within(self, most: Self) -> Self {
+        Right::ALL.into_iter().filter(|right| self.allow(*right) && most.allow(*right)).collect()
+    }
+
     /// Returns whether nothing was granted.
     pub fn is_none(self) -> bool {
         self == Self::NONE
@@ -165,6 +170,17 @@ mod tests {
         assert_eq!(may(&[Right::Read]), [Right::List, Right::Read]);
         assert_eq!(may(&[Right::Write]), [Right::List, Right::Write]);
         assert_eq!(may(&[Right::Manage]), Right::ALL);
+    }
+
+    #[test]
+    fn rights_within_others_allow_what_both_allow() {
+        let sets: Vec<Rights> = (0..16).filter_map(Rights::from_number).collect();
+        for (own, most) in sets.iter().flat_map(|own| sets.iter().map(move |most| (*own, *most))) {
+            let within = own.within(most);
+            for right in Right::ALL {
+                assert_eq!(within.allow(right), own.allow(right) && most.allow(right));
+            }
+        }
     }
 
     #[test]

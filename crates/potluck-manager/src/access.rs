@@ -20,16 +20,16 @@ handles! {
 }
 
 impl Access {
-    /// Returns the rights of a caller in the space called `space`. Admins have all rights in every space, donors none.
+    /// Returns the rights of a caller in the space called `space`. Admins have all rights in every space, donors and
+    /// gateways none; by an access key nobody has more than that allows.
     pub async fn rights(&self, caller: &CallingMember, space: &str) -> Result<Rights, Failure> {
         let who = caller.member()?;
-        match who.role {
-            Role::Admin => Ok(Rights::ALL),
-            Role::User => {
-                Ok(self.catalog.rights(who.member, Some(space.into())).await?.rights(space))
-            }
-            Role::Donor => Ok(Rights::NONE),
-        }
+        let granted = match who.role {
+            Role::Admin => Rights::ALL,
+            Role::User => self.catalog.rights(who.member, Some(space.into())).await?.rights(space),
+            Role::Donor | Role::Gateway => Rights::NONE,
+        };
+        Ok(caller.key.as_ref().map_or(granted, |key| key.rights(space, granted)))
     }
 
     /// Returns the rights of a caller in a space, and refuses a caller that they do not allow `right`.
@@ -85,10 +85,14 @@ impl Access {
     /// Returns the spaces that are shown to a caller who asks about the whole pool.
     pub async fn seen(&self, caller: &CallingMember) -> Result<SeenSpaces, Failure> {
         let who = caller.member()?;
-        match who.role {
-            Role::Admin => Ok(SeenSpaces::ALL),
-            _ => Ok(self.catalog.rights(who.member, None).await?),
-        }
+        let granted = match who.role {
+            Role::Admin => SeenSpaces::ALL,
+            _ => self.catalog.rights(who.member, None).await?,
+        };
+        Ok(match &caller.key {
+            Some(key) => key.seen(granted),
+            None => granted,
+        })
     }
 
     /// Returns the spaces that are shown to a caller who asks about `path`: for the pool's root those of
@@ -115,8 +119,9 @@ pub fn check(caller: &CallingMember, verb: Verb) -> Result<(), Failure> {
     if verb.by().include(who.role) {
         return Ok(());
     }
-    let needed =
-        [Role::User, Role::Admin, Role::Donor].into_iter().find(|role| verb.by().include(*role));
+    let needed = [Role::User, Role::Admin, Role::Donor, Role::Gateway]
+        .into_iter()
+        .find(|role| verb.by().include(*role));
     let needed = needed.map_or("nobody", article);
     let what = format!(
         "{} is for {needed}, and this is the identity of {}",
@@ -131,6 +136,7 @@ fn article(role: Role) -> &'static str {
     match role {
         Role::Admin => "an admin",
         Role::User => "a user",
+        Role::Gateway => "a gateway",
         Role::Donor => "a donor",
     }
 }

@@ -7,6 +7,7 @@
 mod files;
 mod refusals;
 
+use crate::access_keys::ActingKey;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -104,6 +105,10 @@ impl Auditor {
     fn entry(&self, caller: &CallingMember, call: &str, kind: AuditKind, what: &str) -> AuditEntry {
         let who = caller.who.as_ref();
         let end = what.floor_char_boundary(LONGEST);
+        let through = |key: &ActingKey| {
+            let (gateway, id) = (&key.gateway, key.id());
+            format!("{} ({}) by the access key {id}", gateway.name, gateway.member)
+        };
         AuditEntry {
             number: 0,
             at_wall_ms: self.time.wall_ms(),
@@ -111,6 +116,7 @@ impl Auditor {
             member: who.map(|who| who.member),
             name: who.map(|who| who.name.clone()),
             role: who.map(|who| who.role),
+            through: caller.key.as_ref().map(through),
             from: caller.peer.to_string(),
             call: call.into(),
             what: what[..end].into(),

@@ -1,5 +1,6 @@
 //! The member list, by which every request learns from a certificate who makes the call.
 
+use crate::access_keys::ActingKey;
 use potluck_catalog::StoredMember;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
@@ -120,10 +121,9 @@ impl KnownMembers {
             true => member.id.to_string() == who,
             false => member.name == who,
         };
-        let called = members
-            .values()
-            .map(|entry| &entry.member)
-            .filter(|member| !member.revoked && member.role != Role::Donor && is_meant(member));
+        let called = members.values().map(|entry| &entry.member).filter(|member| {
+            !member.revoked && matches!(member.role, Role::User | Role::Admin) && is_meant(member)
+        });
         let mut called: Vec<_> = called.map(|member| member.id).collect();
         called.sort();
         match called.as_slice() {
@@ -140,6 +140,14 @@ impl KnownMembers {
                     .hint("say which, by number"))
             }
         }
+    }
+
+    /// Returns the member with a number, unless its membership ended.
+    pub fn numbered(&self, id: MemberId) -> Option<KnownMember> {
+        let members = self.by_certificate.read().expect("no holder panics");
+        let mut members = members.values().map(|entry| &entry.member);
+        let member = members.find(|member| member.id == id && !member.revoked)?;
+        Some(KnownMember { member: id, role: member.role, name: member.name.clone() })
     }
 
     /// Returns the members that were seen, each with the wall time of its last call in milliseconds.
@@ -181,7 +189,7 @@ impl KnownMembers {
                      --adopt-store --state NEW`; `potluck leave` deletes what is left of this membership, \
                      the lent directory with it"
                 }
-                Role::User | Role::Admin => {
+                Role::User | Role::Gateway | Role::Admin => {
                     "to join again: `potluck leave` takes what is left of this membership away, then \
                      ask an admin for a new token (`potluck invite`)"
                 }
@@ -215,6 +223,8 @@ pub struct KnownMember {
 pub struct CallingMember {
     /// The member; `None` for a caller without a certificate, and for a join.
     pub who: Option<KnownMember>,
+    /// The access key by which a gateway calls on behalf of `who`; `None` where a member calls for itself.
+    pub key: Option<ActingKey>,
     /// The address from which the call came.
     pub peer: IpAddr,
     /// The number of the connection over which the call came; 0 where there is none.
@@ -228,6 +238,13 @@ impl CallingMember {
     /// Returns the number by which the caller waits for its turns: all callers without a certificate have one together.
     pub fn number(&self) -> MemberId {
         self.who.as_ref().map_or(STRANGERS, |who| who.member)
+    }
+
+    /// Refuses a caller that may not be given the keys of sealed spaces that it reads or writes.
+    ///
+    /// Errors: [`code::BAD_KEY`] for a gateway whose user did not allow it.
+    pub fn need_unsealing(&self) -> Result<(), Failure> {
+        self.key.as_ref().map_or(Ok(()), ActingKey::need_unsealing)
     }
 
     /// Returns the member who calls, or an error if the caller is none.

@@ -1,6 +1,7 @@
 //! The calls, from a request's bytes to its answer. Each group of calls is in a file of its own, which translates
 //! requests into operations on the pool and the catalog.
 
+mod access_keys;
 mod answer;
 mod audit;
 mod authority;
@@ -41,6 +42,7 @@ pub(crate) use concerned::{concerned, no_donor};
 pub use verb::Verb;
 
 use crate::access;
+use crate::access_keys::ActingKey;
 use crate::audit_log::Auditor;
 use crate::callers::CallingMember;
 use crate::handles::Handles;
@@ -55,7 +57,7 @@ use potluck_wire::control::{self, Call};
 use potluck_wire::env::{Offload, spawn};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
-use potluck_wire::serve::{Answers, Peer, no_such_call};
+use potluck_wire::serve::{Answers, CalledName, Peer, no_such_call};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +88,7 @@ macro_rules! calls {
 }
 calls! {
     membership::MembershipCalls: Join Invite InvitationList InvitationRemove MemberList Revoke Leave;
+    access_keys::AccessKeyCalls: AccessKeyCreate AccessKeyList AccessKeyRemove AccessKeyShow;
     space::SpaceCalls: SpaceCreate SpaceRemove SpaceList SpaceRekey;
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
@@ -113,17 +116,26 @@ calls! {
     reservations::ReservationCalls: RoomReserve RoomReservationList RoomRelease;
 }
 
+/// What a request shows of who makes it.
+struct ShownIdentity {
+    /// The fingerprint of the caller's certificate, if it has one.
+    certificate: Option<Digest>,
+    /// The access key by which the caller acts, if it names one.
+    key: Option<String>,
+}
+
 impl Answers for Handles {
     async fn answer(
         self: Arc<Self>,
         peer: Peer,
-        call: String,
+        CalledName { call, key }: CalledName,
         body: Body,
     ) -> Result<Vec<u8>, Failure> {
         let verb = Verb::named(&call).ok_or_else(|| no_such_call(&call))?;
         let (peer_address, connection) = (peer.address.ip(), peer.connection);
-        let mut caller = CallingMember { who: None, peer: peer_address, connection };
-        let answered = self.admit(&mut caller, peer.certificate, verb, body).await;
+        let mut caller = CallingMember { who: None, key: None, peer: peer_address, connection };
+        let shown = ShownIdentity { certificate: peer.certificate, key };
+        let answered = self.admit(&mut caller, shown, verb, body).await;
         if let Err(why) = &answered {
             Auditor::from(&*self).refused(&caller, verb.name(), why);
         }
@@ -155,12 +167,12 @@ impl Handles {
     async fn admit(
         &self,
         caller: &mut CallingMember,
-        certificate: Option<Digest>,
+        shown: ShownIdentity,
         verb: Verb,
         body: Body,
     ) -> Result<Vec<u8>, Failure> {
         // This comes first, so that nothing is kept in memory for a caller that may not make the call.
-        if let Err(why) = self.check(caller, certificate, verb) {
+        if let Err(why) = self.check(caller, shown, verb) {
             discard(body);
             return Err(why);
         }
@@ -173,11 +185,15 @@ impl Handles {
     fn check(
         &self,
         caller: &mut CallingMember,
-        certificate: Option<Digest>,
+        shown: ShownIdentity,
         verb: Verb,
     ) -> Result<(), Failure> {
-        if let Some(certificate) = certificate.filter(|_| verb != Verb::Join) {
+        if let Some(certificate) = shown.certificate.filter(|_| verb != Verb::Join) {
             caller.who = Some(self.members.identify(&certificate, self.time.wall_ms())?);
+        }
+        if let Some(key) = shown.key {
+            let now = self.term.moment(&self.time);
+            ActingKey::act(caller, &key, verb, &self.access_keys, &self.members, now)?;
         }
         access::check(caller, verb)
     }

@@ -4,6 +4,7 @@
 //! [`handles!`]: its fields say what it can touch. Only what starts tasks and dispatches calls has
 //! all of them.
 
+use crate::access_keys::KnownAccessKeys;
 use crate::audit_log::AuditLog;
 use crate::call_turns::CallTurns;
 use crate::callers::KnownMembers;
@@ -85,6 +86,8 @@ parts! {
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.
     members: Arc<KnownMembers>,
+    /// The access keys by which gateways act on behalf of users.
+    access_keys: Arc<KnownAccessKeys>,
     /// The facts about spaces that never change.
     known_spaces: Arc<KnownSpaces>,
     /// The pool's authority, which certifies members.

@@ -7,6 +7,7 @@
 //! and hard in [`potluck_catalog`]. Each group of calls and each task is a struct of the `handles` that it works with.
 
 mod access;
+mod access_keys;
 mod alarms;
 mod applying_task_results;
 mod audit_log;

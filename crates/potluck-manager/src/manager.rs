@@ -1,5 +1,6 @@
 //! A manager from start to stop.
 
+use crate::access_keys::KnownAccessKeys;
 use crate::audit_log::{AuditLog, Auditor};
 use crate::callers::{KnownMembers, inviting_donor};
 use crate::config::ManagerConfig;
@@ -89,6 +90,8 @@ impl Manager {
             .await
             .map_err(|why| OpenError::of(&state.catalog(), why))?;
 
+        let access_keys =
+            catalog.access_keys().await.map_err(|why| OpenError::of(&state.catalog(), why))?;
         let time = PoolTime::after(left.saved_ms, left.leapt_ms, Arc::clone(&env.clock));
         if time.is_restarted_within(LEASE) {
             catalog.leases_are_forgotten(time.now_ms());
@@ -139,6 +142,7 @@ impl Manager {
             call_turns: Arc::default(),
             inventory_turns: Arc::default(),
             members: Arc::new(KnownMembers::new(left.members)),
+            access_keys: Arc::new(KnownAccessKeys::new(access_keys)),
             known_spaces: Arc::default(),
             authority,
             signpost: Arc::new(Signpost::new(told.addresses.clone())),

@@ -202,7 +202,7 @@ impl StatusReader {
     pub fn of(who: &KnownMember) -> Self {
         match who.role {
             Role::Admin => Self::Admin,
-            Role::User | Role::Donor => Self::Member(who.member),
+            Role::User | Role::Gateway | Role::Donor => Self::Member(who.member),
         }
     }
 

@@ -646,8 +646,7 @@ impl FileSystem {
     }
 }
 
-/// Adds those of the entries `others`, which are by name, whose names are not there yet. Large directories are gone
-/// through once, however many files in them are being written.
+/// Adds those of the entries `others`, by name, whose names are not there yet, in one pass through the directory.
 fn add_others(entries: &mut Vec<ListedEntry>, mut others: BTreeMap<String, ListedEntry>) {
     if !others.is_empty() {
         entries.iter().for_each(|entry| drop(others.remove(&entry.path)));
@@ -664,7 +663,7 @@ fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
     let ShownEntry { kind, size, holes, attributes, version, .. } = *facts;
     let EntryAttributes { mtime, permissions, owner, changed, accessed } = attributes;
-    let (digest, copies, ec, in_catalog, target) = Default::default();
+    let (digest, copies, ec, in_catalog, metadata, target) = Default::default();
     ListedEntry {
         path,
         kind,
@@ -680,6 +679,7 @@ fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
         owner,
         changed,
         accessed,
+        metadata,
         target,
     }
 }

@@ -29,7 +29,12 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub struct Caller {
     shared: Arc<Shared>,
+    /// The access key by which a gateway acts on behalf of a user; `None` where a member acts for itself.
+    key: Option<Arc<str>>,
 }
+
+/// The header by which a gateway names the access key of the user on whose behalf it calls.
+pub const ACCESS_KEY: &str = "potluck-access-key";
 
 struct Shared {
     net: SharedNet,
@@ -133,7 +138,13 @@ impl Caller {
         let follow = tokio::sync::Mutex::new(Instant::now());
         let gone = watch::Sender::new(());
         let shared = Shared { net, dial, manager, idle, gone, guide, pool, look, follow };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), key: None }
+    }
+
+    /// Returns a caller that shares the connections of this one, and calls on behalf of the user whose access key this
+    /// is. The manager allows that to gateways alone.
+    pub fn on_behalf(&self, key: &str) -> Self {
+        Self { shared: Arc::clone(&self.shared), key: Some(key.into()) }
     }
 
     fn dial(&self) -> Arc<dyn Dial> {
@@ -442,6 +453,9 @@ impl Caller {
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(trusted) = self.guide().and(self.dial().authority()) {
             request = request.header(AUTHORITY, trusted.to_string());
+        }
+        if let Some(key) = &self.key {
+            request = request.header(ACCESS_KEY, &**key);
         }
         let request = request
             .body(Full::new(body))

@@ -4,6 +4,7 @@
 //! refusal is a [`crate::error::Failure`] with the HTTP status of its kind. Unknown fields are ignored and new ones
 //! have defaults, because desktops never upgrade together.
 
+mod access_keys;
 mod audit;
 mod authority;
 mod checkpoints;
@@ -26,6 +27,10 @@ mod traffic;
 mod watching;
 mod writing;
 
+pub use access_keys::{
+    AccessKeyAbout, AccessKeyCreate, AccessKeyCreated, AccessKeyList, AccessKeyRemove,
+    AccessKeyShow, AccessKeyShown, AccessKeys, MOST_KEY_SPACES,
+};
 pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
 pub use authority::{AuthorityReplace, AuthorityState, AuthorityStep};
 pub use checkpoints::{
@@ -141,6 +146,8 @@ pub enum Callers {
     Admins,
     /// Only donors may make the call.
     Donors,
+    /// Only gateways may make the call, as themselves.
+    Gateways,
     /// A donor may make the call for itself or its own machine, and an admin for any donor.
     DonorsAndAdmins,
 }
@@ -153,6 +160,7 @@ impl Callers {
             Self::Users => matches!(role, Role::User | Role::Admin),
             Self::Admins => role == Role::Admin,
             Self::Donors => role == Role::Donor,
+            Self::Gateways => role == Role::Gateway,
             Self::DonorsAndAdmins => matches!(role, Role::Donor | Role::Admin),
         }
     }
@@ -195,6 +203,7 @@ use call;
 macro_rules! every_call {
     ($then:ident) => {
         $then! {
+            AccessKeyCreate AccessKeyList AccessKeyRemove AccessKeyShow
             AuditRead
             AuthorityReplace
             CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList

@@ -160,6 +160,8 @@ pub mod code {
     pub const TOO_MANY_LOCKS: &str = "POT-E046";
     /// A member has as many reservations, or as much room reserved, as one may.
     pub const TOO_MUCH_RESERVED: &str = "POT-E047";
+    /// A member has as many access keys as one may have.
+    pub const TOO_MANY_KEYS: &str = "POT-E039";
     /// Another writer of a shared file has claimed bytes that are to be written, or has the name, or writes a file that
     /// is to be renamed; or a version is being made, which new writers have to wait for; or a checkpoint in a mount
     /// cannot begin or end, because programs write there or another checkpoint is open.
@@ -190,6 +192,8 @@ pub mod code {
     pub const NOT_OURS: &str = "POT-E066";
     /// The member lacks the right that this needs in the space.
     pub const NO_RIGHT: &str = "POT-E067";
+    /// The access key is unknown, has ended, or does not allow this.
+    pub const BAD_KEY: &str = "POT-E068";
     /// No manager answers, or it cannot answer now, or a part of a demonstration does not come up.
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog cannot be read or written, or the manager failed at a call or has not finished its work for it.

@@ -11,6 +11,7 @@
 
 use crate::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_MANAGER, SharedRoom};
 use crate::bodies::OF_A_STRANGER;
+use crate::call::ACCESS_KEY;
 use crate::env;
 use crate::error::{ErrorKind, Failure, code};
 use crate::net::{BoxStream, Listener};
@@ -47,13 +48,22 @@ const LAST_ANSWER: Duration = Duration::from_secs(90);
 /// The time for which a stop waits for answers under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
+/// The call that a request names, and on whose behalf it is made.
+#[derive(Debug, Clone)]
+pub struct CalledName {
+    /// The name of the call, as it stands in the path.
+    pub call: String,
+    /// The access key that the caller acts by, as [`ACCESS_KEY`] says; `None` where it acts for itself.
+    pub key: Option<String>,
+}
+
 /// The service that answers the requests of peers.
 pub trait Answers: Send + Sync + 'static {
     /// Answers a call: JSON in, JSON out.
     fn answer(
         self: Arc<Self>,
         peer: Peer,
-        call: String,
+        call: CalledName,
         body: Body,
     ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
 
@@ -291,6 +301,8 @@ async fn call<S: Answers>(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    let key = headers.get(ACCESS_KEY).map(|key| String::from_utf8_lossy(key.as_bytes()).into());
+    let name = CalledName { call: name, key };
     let mut response = respond(Arc::clone(&service).answer(peer, name, body).await);
     // What changed while the call waited is told with its answer.
     let trusted = headers.get(AUTHORITY).and_then(|trusted| trusted.to_str().ok());
@@ -343,10 +355,10 @@ mod tests {
         async fn answer(
             self: Arc<Self>,
             _: Peer,
-            call: String,
+            name: CalledName,
             _: Body,
         ) -> Result<Vec<u8>, Failure> {
-            match &*call {
+            match &*name.call {
                 "long" => Ok(vec![b' '; 1 << 20]),
                 _ => std::future::pending().await,
             }

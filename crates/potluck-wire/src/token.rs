@@ -21,6 +21,9 @@ pub enum Role {
     Donor,
     /// A user works in spaces, as far as it has rights there, and may make spaces.
     User,
+    /// A gateway serves programs that do not know Potluck, such as S3 tools. It has no rights of its own: what it does
+    /// it does on behalf of a user, by an access key that the user made.
+    Gateway,
     /// An admin does what a user may, has all rights in every space, and manages members, groups, donors and repair.
     Admin,
 }
@@ -30,6 +33,7 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Self::Donor => "donor",
             Self::User => "user",
+            Self::Gateway => "gateway",
             Self::Admin => "admin",
         })
     }
@@ -41,8 +45,9 @@ impl FromStr for Role {
         match text {
             "donor" => Ok(Self::Donor),
             "user" => Ok(Self::User),
+            "gateway" => Ok(Self::Gateway),
             "admin" => Ok(Self::Admin),
-            _ => Err(format!("unknown role “{text}”: use donor, user or admin")),
+            _ => Err(format!("unknown role “{text}”: use donor, user, gateway or admin")),
         }
     }
 }

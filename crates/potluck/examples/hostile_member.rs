@@ -357,6 +357,7 @@ impl Member {
         let entry =
             recipe::Entry { name, digest: Digest(name.0), len: CHUNK as u32, sealed: false };
         let file = FileCommit {
+            metadata: None,
             path: format!("pot://{}/nothing", self.own).parse().expect("a path"),
             size: CHUNK as u64,
             digest,

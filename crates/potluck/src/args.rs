@@ -1,9 +1,11 @@
 //! The command line as it is written, before it is resolved.
 
+mod access_keys;
 mod checkpoints;
 mod daemons;
 mod donors;
 mod files;
+mod gateways;
 mod groups;
 mod history;
 mod keyed;
@@ -20,6 +22,7 @@ mod safety;
 mod services;
 mod shared_files;
 
+pub use access_keys::{KeyArgs, KeyCreateArgs};
 pub use checkpoints::{CkptArgs, CkptCommitArgs, CkptDirArgs, CkptJoinArgs, CkptPurgeArgs};
 pub use daemons::{
     DemoArgs, LendAction, LendArgs, LendStatusArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs,
@@ -32,6 +35,7 @@ pub use files::{
     CatArgs, CpArgs, DuArgs, ExplainAction, ExplainArgs, HashArgs, LsArgs, MkdirArgs, MvArgs,
     RmArgs, StatArgs, TreeArgs,
 };
+pub use gateways::{ServeArgs, ServeOptions};
 pub use groups::{all_commands, meant};
 pub use history::{
     PinArgs, RetentionOptions, RevertArgs, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
@@ -287,6 +291,12 @@ pub enum Command {
     /// List your mounts on this machine: what programs write, what is not in the pool yet, what the caches saved
     #[command(after_help = "Examples:\n  potluck mounts\n  potluck mounts --json")]
     Mounts,
+    /// Serve S3 tools and WebDAV clients from a machine that joined as a gateway
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  potluck serve all\n  potluck key create --space lab --write\n\nA gateway acts on behalf of users, by their access keys: see docs/gateways.md."
+    )]
+    Serve(ServeArgs),
     /// Unmount what `potluck mount` mounted, and wait until what was closed is stored; nothing mounted
     /// is no error
     #[command(after_help = "Example:\n  potluck umount ~/lab")]
@@ -318,6 +328,12 @@ pub enum Command {
         after_help = "Examples:\n  potluck reserve 40GiB pot://lab/run-7 --for 4h\n  potluck reserve ls\n  potluck reserve release IDENTIFIER\n\nDonors keep the room free, with all copies, whoever stores what elsewhere; files that are written there, by\nanybody, take of it. It counts in quotas as if the files were there, and ends by itself."
     )]
     Reserve(ReserveArgs),
+    /// Make, list or end the access keys by which gateways serve S3 and WebDAV tools for you
+    #[command(
+        subcommand,
+        after_help = "Example:\n  potluck key create --space lab --read --ttl 30d"
+    )]
+    Key(KeyArgs),
     /// List or change groups of members, to whom rights are granted together
     #[command(subcommand, after_help = "Example:\n  potluck group add students ada bert")]
     Group(GroupArgs),

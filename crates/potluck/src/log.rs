@@ -55,7 +55,7 @@ fn fields() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
 
 fn is_daemon(command: &Command) -> bool {
     match command {
-        Command::Up(_) | Command::Lend(_) => true,
+        Command::Up(_) | Command::Lend(_) | Command::Serve(_) => true,
         Command::Mount(mount) => mount.foreground || mount.reports_start,
         Command::Manager(manager) => manager.action.is_none(),
         _ => false,

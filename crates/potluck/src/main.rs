@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 
 /// Returns whether the command runs a daemon that other members of the pool connect to.
 fn is_server(command: &Command) -> bool {
-    matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_))
+    matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_) | Command::Serve(_))
 }
 
 /// Raises the limit of open files and connections as far as the system allows, and warns if a server has too few.

@@ -24,6 +24,7 @@ mod pool {
     mod member;
     mod ports;
     mod program;
+    mod s3_client;
     mod safety;
     mod small_disk;
     mod tap;
@@ -54,6 +55,7 @@ mod pool {
     mod first_m_of_n;
     mod found_by_mdns;
     mod full_disks;
+    mod gateways;
     mod give_back;
     mod give_back_of_a_part;
     mod handles;

@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-config", &["core", "wire"]),
     ("potluck-client", &["core", "wire", "config"]),
     ("potluck-mount", &["core", "wire", "client"]),
+    ("potluck-gateway", &["core", "wire", "client"]),
     ("potluck-lookaside", &["core", "client"]),
     ("potluck-python", &["client"]),
     (
@@ -32,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "mount",
             "lookaside",
+            "gateway",
         ],
     ),
     (

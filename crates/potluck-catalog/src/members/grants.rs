@@ -151,6 +151,12 @@ impl SeenSpaces {
         self.0.is_none()
     }
 
+    /// Returns these spaces without those that `spaces` does not name, and in the others no more than `most`.
+    pub fn within<'a>(&self, spaces: impl IntoIterator<Item = &'a String>, most: Rights) -> Self {
+        let within = |space: &String| (space.clone(), self.rights(space).within(most));
+        Self::only(spaces.into_iter().map(within).collect())
+    }
+
     /// Returns the rights in the space called `space`.
     pub fn rights(&self, space: &str) -> Rights {
         match &self.0 {

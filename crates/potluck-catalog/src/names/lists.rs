@@ -41,6 +41,7 @@ fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
         owner,
         changed,
         accessed,
+        metadata: None,
         target: None,
     }
 }
@@ -71,6 +72,7 @@ fn file_entry(path: String, version: &Version) -> ListedEntry {
         owner,
         changed,
         accessed,
+        metadata: version.metadata.clone(),
         target: None,
     }
 }

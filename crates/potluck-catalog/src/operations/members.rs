@@ -2,7 +2,9 @@
 
 use crate::log::{apply, records::Record};
 use crate::members::{
-    self, donor_names, groups,
+    self,
+    access_keys::{self, AccessKey},
+    donor_names, groups,
     stored_member::StoredMember,
     tokens::{self, Certified, Moment, NewToken, Token},
 };
@@ -67,7 +69,7 @@ impl Catalog {
                 }
                 let name = match invited.role {
                     Role::Donor => donor_names::of_joining(db, invited.name.as_deref(), &name)?,
-                    Role::User | Role::Admin => name.clone(),
+                    Role::User | Role::Gateway | Role::Admin => name.clone(),
                 };
                 let mut certificate = Vec::new();
                 let new = NewMember {
@@ -85,6 +87,23 @@ impl Catalog {
             })
         };
         self.write(Durability::Disk, join).await
+    }
+
+    /// Adds an access key of a member. Those of its keys that have ended are forgotten.
+    ///
+    /// Errors: [`Error::TooManyKeys`].
+    pub async fn add_access_key(&self, key: AccessKey, now: Moment) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| access_keys::add(db, &key, now)).await
+    }
+
+    /// Returns all access keys, the oldest first.
+    pub async fn access_keys(&self) -> Result<Vec<AccessKey>, Error> {
+        self.read(access_keys::all).await
+    }
+
+    /// Forgets an access key, if it is there.
+    pub async fn remove_access_key(&self, id: String) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| access_keys::remove(db, &id)).await
     }
 
     /// Ends a membership. The facts kept about a donor are forgotten at once, and its copies later
@@ -152,6 +171,7 @@ pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
 /// that nobody used are void: otherwise a removed admin would come back by one, or let others in.
 pub(crate) fn end(db: &Tx, member: StoredMember) -> Result<StoredMember, Error> {
     tokens::void_of(db, member.id)?;
+    access_keys::void_of(db, member.id)?;
     let ended = StoredMember { revoked: true, ..member };
     apply::write(db, Record::Member(ended.clone()))?;
     Ok(ended)

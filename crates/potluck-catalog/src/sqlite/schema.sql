@@ -41,6 +41,23 @@ CREATE TABLE tokens (
     certificate     BLOB
 );
 
+-- By these gateways act on behalf of members (access_keys.rs). secret: as it is, because signatures are checked with it.
+-- spaces: the names of those in which the key can be used, as JSON. rights: their bits (rights.rs).
+CREATE TABLE access_keys (
+    id              TEXT PRIMARY KEY,
+    secret          TEXT NOT NULL,
+    member          INTEGER NOT NULL,
+    spaces          TEXT NOT NULL,
+    rights          INTEGER NOT NULL,
+    unseals         INTEGER NOT NULL,
+    label           TEXT NOT NULL,
+    made_wall_ms    INTEGER NOT NULL,
+    epoch           INTEGER NOT NULL,
+    expires_ms      INTEGER NOT NULL,
+    expires_wall_ms INTEGER NOT NULL
+);
+CREATE INDEX access_keys_by_member ON access_keys (member);
+
 CREATE TABLE spaces (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
     name    TEXT NOT NULL UNIQUE,
@@ -229,7 +246,8 @@ CREATE INDEX dir_policies_by_space ON dir_policies (space);
 -- goal: the redundancy that the file is being changed to, as JSON; until it has that, copies and ec
 -- hold. safe_wall_ms: since when all of its redundancy is there, NULL while its unsafe window is open.
 -- parts: of how many parts it is made; 0 where its chunks are its own. key: the number of the key that seals its
--- content; NULL in plain spaces, and where there is no content of its own.
+-- content; NULL in plain spaces, and where there is no content of its own. metadata: what its writer noted for other
+-- programs, as JSON (file_metadata.rs).
 CREATE TABLE versions (
     id           INTEGER PRIMARY KEY,
     size         INTEGER NOT NULL,
@@ -250,7 +268,8 @@ CREATE TABLE versions (
     goal         TEXT,
     safe_wall_ms INTEGER,
     parts        INTEGER NOT NULL DEFAULT 0,
-    key          INTEGER
+    key          INTEGER,
+    metadata     TEXT
 );
 CREATE INDEX versions_by_key ON versions (key) WHERE key IS NOT NULL;
 

@@ -220,6 +220,7 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         owner: version.attributes.owner,
         changed: version.attributes.changed,
         accessed: version.attributes.accessed,
+        metadata: version.metadata.clone(),
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

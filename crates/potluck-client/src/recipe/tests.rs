@@ -6,7 +6,7 @@ use potluck_core::ids::VersionId;
 use potluck_wire::packed::{Blob, Packed};
 
 fn nothing() -> OpenFile {
-    OpenFile {
+    OpenFile { metadata: None,
         path: "f".into(),
         version: VersionId(1),
         size: 0,

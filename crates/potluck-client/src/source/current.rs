@@ -233,6 +233,7 @@ impl Current {
             digest: Digest(self.parts.root()),
             last_part,
             attributes,
+            metadata: None,
             stream: self.stream,
             condition: None,
             inline,

@@ -171,6 +171,7 @@ mod tests {
             member: None,
             name: None,
             role: None,
+            through: None,
             from: "10.0.0.7".into(),
             call: "space-grant".into(),
             what: "x".repeat(100),

@@ -97,6 +97,7 @@ mod tests {
             member: Some(MemberId(member)),
             name: None,
             role: None,
+            through: None,
             from: String::new(),
             call: "open".into(),
             what: what.into(),

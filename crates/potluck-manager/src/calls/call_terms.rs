@@ -56,6 +56,9 @@ impl Verb {
             | Self::GroupList
             | Self::Invite
             | Self::InvitationList
+            | Self::AccessKeyCreate
+            | Self::AccessKeyList
+            | Self::AccessKeyRemove
             | Self::InvitationRemove
             | Self::MemberList
             | Self::AuditRead
@@ -106,6 +109,7 @@ impl Verb {
             | Self::SharedLeave
             | Self::SharedTurn
             | Self::SharedWriters
+            | Self::AccessKeyShow
             | Self::Locate
             | Self::Find
             | Self::GcResume

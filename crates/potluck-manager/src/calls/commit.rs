@@ -365,6 +365,7 @@ fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
         owner: version.attributes.owner,
         changed: version.attributes.changed,
         accessed: version.attributes.accessed,
+        metadata: None,
         chunk_size: version.chunk_size,
         copies: version.copies,
         inline: None,

@@ -36,6 +36,7 @@ impl Answer<KeptList> for HistoryCalls {
         let hide = |space: &str, entry: &mut ListedEntry| {
             if !seen.rights(space).allow(Right::Read) {
                 entry.digest = None;
+                entry.metadata = None;
             }
         };
         listed.current.iter_mut().for_each(|entry| hide(&space, entry));

@@ -61,6 +61,7 @@ impl Answer<List> for NamingCalls {
             };
             if !seen.rights(space).allow(Right::Read) {
                 entry.digest = None;
+                entry.metadata = None;
             }
         }
         Ok(listing)
@@ -92,6 +93,7 @@ impl Answer<Stat> for NamingCalls {
         let mut facts = self.catalog.stat(call.path).await?;
         if !rights.allow(Right::Read) {
             facts.entry.digest = None;
+            facts.entry.metadata = None;
         }
         let mut stated = Stated {
             entry: facts.entry,

@@ -6,6 +6,7 @@
 use potluck_catalog::{Error, PreparedChunk, PreparedFile};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK};
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_COPIES, Redundancy};
@@ -68,6 +69,9 @@ impl Against {
 
     fn checked(&mut self, mut file: FileCommit) -> Result<PreparedFile, Failure> {
         check_numbers(&file)?;
+        if file.metadata.as_ref().is_some_and(FileMetadata::is_too_large) {
+            return Err(bad(&file, "too much is noted of it for other programs"));
+        }
         // A file whose content is in the catalog is on no donor.
         if file.inline.is_none() && redundancy_of(&file).tolerates() < self.tolerates {
             return Err(Error::LessSafe(file.path).into());
@@ -226,6 +230,7 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
         ec: file.ec,
         goal: None,
         safe_wall_ms: None,
+        metadata: file.metadata.clone(),
         key: None,
         chunks,
         parts: parts.into(),

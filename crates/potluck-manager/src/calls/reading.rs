@@ -122,6 +122,9 @@ impl ReadingCalls {
     /// Returns opened files with the holders of their chunks, in the order in which to ask them, and with tickets of
     /// the caller's for these donors.
     async fn opened(self, mut page: OpenedPage, caller: &CallingMember) -> Result<Opened, Failure> {
+        if !page.keys.is_empty() {
+            caller.need_unsealing()?;
+        }
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().chain(&page.donors).copied().collect();

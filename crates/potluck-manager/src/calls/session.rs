@@ -103,6 +103,9 @@ impl Answer<Reserve> for WriteSessionCalls {
         let bytes = call.bytes.unwrap_or_default();
         let admitted = self.catalog.admit_write(call.path, call.condition, bytes).await?;
         let AdmittedWrite { space, limits, replaced } = admitted;
+        if space.keys.is_some() {
+            caller.need_unsealing()?;
+        }
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
         let asked = AskedPolicy { over: call.policy, may_lower: rights.allow(Right::Manage) };
         if !asked.is_allowed_by(&space.policy) {

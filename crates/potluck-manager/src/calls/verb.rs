@@ -44,3 +44,41 @@ macro_rules! verbs {
     };
 }
 potluck_wire::every_call!(verbs);
+
+impl Verb {
+    /// Returns whether gateways may make the call on behalf of users: the calls about files and names, and those that
+    /// come with reading and writing. Whatever changes who may do what, or what others see of the pool, is done by
+    /// members themselves.
+    pub fn is_made_by_keys(self) -> bool {
+        matches!(
+            self,
+            Self::List
+                | Self::Stat
+                | Self::Usage
+                | Self::MakeDir
+                | Self::SetAttributes
+                | Self::Move
+                | Self::Remove
+                | Self::CopyFiles
+                | Self::SyncChanges
+                | Self::Open
+                | Self::OpenPart
+                | Self::RenewLeases
+                | Self::Report
+                | Self::TellTraffic
+                | Self::Unreached
+                | Self::Reserve
+                | Self::Offer
+                | Self::Grow
+                | Self::Renew
+                | Self::Commit
+                | Self::LostParts
+                | Self::Abort
+                | Self::CheckpointBegin
+                | Self::CheckpointCommit
+                | Self::CheckpointAbort
+                | Self::CheckpointList
+                | Self::SpaceList
+        )
+    }
+}

@@ -138,6 +138,7 @@ impl WatchCalls {
             let space = if path.space().is_empty() { entry.path.as_str() } else { path.space() };
             if !seen.rights(space).allow(Right::Read) {
                 entry.digest = None;
+                entry.metadata = None;
             }
         }
         Ok(())

@@ -283,6 +283,7 @@ pub fn prepared(
     wall_ms: i64,
 ) -> PreparedFile {
     let version = Version {
+        metadata: None,
         id: VersionId(0),
         size: u64::from(entry.len),
         holes: 0,

@@ -13,7 +13,7 @@ use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
 use potluck_pool::redundancy::Findings;
 use potluck_wire::control::{Call, Fsck, HealthLevel, SpaceHealth, Stat};
-use potluck_wire::serve::{Answers, Peer};
+use potluck_wire::serve::{Answers, CalledName, Peer};
 use potluck_wire::token::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -178,7 +178,8 @@ async fn asked<C: Call>(manager: &Handles, call: &C) -> C::Reply {
     let certificate = admins.map(|admin| admin.fingerprint).next();
     let peer = Peer { certificate, address: ([127, 0, 0, 1], 1).into(), connection: 0 };
     let body = serde_json::to_vec(call).expect("JSON");
-    let answered = Arc::new(manager.clone()).answer(peer, C::NAME.into(), body.into()).await;
+    let name = CalledName { call: C::NAME.into(), key: None };
+    let answered = Arc::new(manager.clone()).answer(peer, name, body.into()).await;
     serde_json::from_slice(&answered.expect("answered")).expect("JSON")
 }
 

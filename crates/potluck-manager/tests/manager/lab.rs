@@ -419,6 +419,7 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         donors.iter().map(move |donor| donor.receipt(session, index, &entry.name))
     });
     FileCommit {
+        metadata: None,
         path: at.parse().expect("a path"),
         size: u64::from(LEN) * chunks.len() as u64,
         digest,

@@ -43,6 +43,7 @@ fn part(
     let receipts = (0..).zip(&entries);
     let receipts = receipts.flat_map(|of| donors.iter().map(move |donor| receipt(of, donor)));
     let file = FileCommit {
+        metadata: None,
         path: AT.parse().expect("a path"),
         size: u64::from(CHUNK) * entries.len() as u64,
         digest,
@@ -72,6 +73,7 @@ fn whole(
     donors: &[&Donor],
 ) -> FileCommit {
     FileCommit {
+        metadata: None,
         size: u64::from(CHUNK) * chunks,
         digest: Digest(tree.root()),
         pages: Vec::new(),

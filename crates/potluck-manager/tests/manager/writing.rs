@@ -29,6 +29,7 @@ fn refusal(outcome: &Outcome) -> &Failure {
 /// Returns a file that lives in the catalog.
 pub fn small(at: &str, content: &[u8]) -> FileCommit {
     FileCommit {
+        metadata: None,
         path: at.parse().expect("a path"),
         size: content.len() as u64,
         digest: Digest::of(content),

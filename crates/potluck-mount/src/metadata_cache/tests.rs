@@ -14,6 +14,7 @@ fn path(text: &str) -> PoolPath {
 fn entry(name: &str, kind: EntryKind, version: u64) -> ListedEntry {
     let EntryAttributes { permissions, .. } = EntryAttributes::of_dir(0);
     ListedEntry {
+        metadata: None,
         path: name.into(),
         kind,
         size: 3,

@@ -3,6 +3,7 @@
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::{DonorId, KeyNumber, VersionId};
 use potluck_core::policy::Redundancy;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub struct Version {
     /// True if the content lives in the catalog.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inline: bool,
+    /// What the writer noted of the file for other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<FileMetadata>,
     /// The number of the key that seals the version's own content; `None` if it has none, or is not sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyNumber>,

@@ -18,7 +18,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::serve::{Answers, Peer};
+use potluck_wire::serve::{Answers, CalledName, Peer};
 use potluck_wire::ticket::Secret;
 use potluck_wire::whereabouts::{SignedWhereabouts, ask, no_donor};
 use std::collections::BTreeMap;
@@ -248,7 +248,7 @@ impl Answers for RestoreServer {
     async fn answer(
         self: Arc<Self>,
         peer: Peer,
-        call: String,
+        CalledName { call, .. }: CalledName,
         body: Body,
     ) -> Result<Vec<u8>, Failure> {
         let Some(certificate) = peer.certificate else { return Err(restoring()) };

@@ -58,6 +58,9 @@ pub struct AuditEntry {
     /// The member's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// The gateway that made the call on behalf of the member, and its access key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// The address that the call came from.
     pub from: String,
     /// The call that was made.

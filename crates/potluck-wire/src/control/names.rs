@@ -7,6 +7,7 @@ use potluck_core::attributes::{
 };
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::VersionId;
@@ -72,6 +73,9 @@ pub struct ListedEntry {
     /// The access time that a program set, if one did, nanoseconds since 1970.
     #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
     pub accessed: Option<FileTime>,
+    /// What the writer noted of the file for other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<FileMetadata>,
     /// The path to which a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<LinkTarget>,

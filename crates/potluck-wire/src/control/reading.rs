@@ -8,6 +8,7 @@ use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::KeyNumber;
 use potluck_core::ids::VersionId;
@@ -172,6 +173,9 @@ pub struct OpenFile {
     /// The access time that a program set, if one did, nanoseconds since 1970.
     #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
     pub accessed: Option<FileTime>,
+    /// What the writer noted of the file for other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<FileMetadata>,
     /// The content of the file, where it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,

@@ -11,6 +11,7 @@ use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
+use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::Incarnation;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::SpaceId;
@@ -320,6 +321,9 @@ pub struct FileCommit {
     /// The condition under which the file may replace what is at its path.
     #[serde(default)]
     pub condition: Condition,
+    /// What the writer noted of the file for other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<FileMetadata>,
     /// The step of the commit where the file comes in parts, because it has more chunks than fit one
     /// ([`potluck_core::recipe::part_bytes`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]

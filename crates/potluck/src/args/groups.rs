@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "mount",
             "mounts",
             "umount",
+            "serve",
             "write-shared",
         ],
     ),
@@ -38,7 +39,10 @@ const GROUPS: [(&str, &[&str]); 8] = [
         &["lend", "pause", "resume", "cost", "inspect", "give-back", "drain", "away", "leave"],
     ),
     ("Safety", &["status", "verify", "fsck", "repair", "scrub", "gc"]),
-    ("Spaces: who may do what, and how much", &["space", "policy", "quota", "reserve", "group"]),
+    (
+        "Spaces: who may do what, and how much",
+        &["space", "policy", "quota", "reserve", "group", "key"],
+    ),
     ("The pool", &["nodes", "members", "audit", "manager"]),
     ("This machine", &["set", "service", "find-manager", "completion", "man"]),
 ];

@@ -32,6 +32,10 @@ fn row(entry: &AuditEntry) -> Vec<String> {
         (Some(called), Some(member)) => format!("{} ({member})", name(called)),
         _ => "no member".into(),
     };
+    let who = match &entry.through {
+        Some(gateway) => format!("{who} through {}", name(gateway)),
+        None => who,
+    };
     let kind = match entry.kind {
         AuditKind::Refused => "refused",
         AuditKind::Changed => "changed",

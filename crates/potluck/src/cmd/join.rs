@@ -43,15 +43,18 @@ pub async fn run(
         }
     };
     let (donor_dir, pools) = (settings.donor_dir(), settings.pools_dir());
+    let gateway_dir = settings.gateway_dir();
     let place = match (&args.state, token.role) {
         (Some(dir), _) => EnrolPlace::Dir(dir),
         (None, Role::Donor) => EnrolPlace::Dir(&donor_dir),
+        (None, Role::Gateway) => EnrolPlace::Dir(&gateway_dir),
         (None, Role::User | Role::Admin) => EnrolPlace::Pools(&pools),
     };
     let (identity, dir) = enrolment::join(&token, args.name, place).await?;
     output.result(&Joined { about: &identity.about, dir: &dir }, |Joined { about, dir }| {
         let next = match about.role {
             Role::Donor => "lend with: potluck lend DIR (a quarter of what is free on its disk; --max SIZE sets another cap)",
+            Role::Gateway => "serve S3 tools and WebDAV clients with: potluck serve all",
             Role::User | Role::Admin => "look around with: potluck ls",
         };
         let About { pool, role, name, .. } = about;

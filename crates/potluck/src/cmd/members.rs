@@ -261,6 +261,7 @@ fn void_said(void: &[Invitation], all: &[MemberAbout]) -> String {
 
 fn an(role: Role) -> &'static str {
     match role {
+        Role::Gateway => "a gateway",
         Role::Admin => "an admin",
         Role::User => "a user",
         Role::Donor => "a donor",

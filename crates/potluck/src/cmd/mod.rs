@@ -24,6 +24,7 @@ mod health;
 mod inspect;
 mod invite;
 mod join;
+mod key;
 mod leave;
 mod lend;
 mod lookaside;
@@ -47,6 +48,7 @@ mod reserve;
 mod revert;
 mod rm;
 mod scrub;
+mod serve;
 mod service;
 mod set;
 mod several;
@@ -129,6 +131,7 @@ pub async fn run(
         Command::Mounts => until_stopped_alone(mounts::run(settings, output)).await,
         Command::Umount(args) => until_stopped_alone(umount::run(&args, settings, output)).await,
         Command::FindManager(args) => find_manager::run(args, settings, output).await,
+        Command::Serve(args) => serve::run(args, settings, output).await,
         Command::Set(args) => set::run(args, settings, output).await,
         Command::Service(args) => service::run(args, settings, output).await,
         Command::GiveBack(args) => {
@@ -283,6 +286,7 @@ async fn with_client(
         Command::WriteShared(args) => write_shared::run(args, client, output).await,
         Command::Quota(args) => quota::run(args, client, output).await,
         Command::Reserve(args) => reserve::run(args, client, output).await,
+        Command::Key(args) => key::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,
         Command::Policy(args) => policy::run(args, client, output).await,
         Command::Verify(args) => verify::run(args, client, output, shown).await,
@@ -299,6 +303,7 @@ async fn with_client(
         | Command::Up(_)
         | Command::Manager(_)
         | Command::Lend(_)
+        | Command::Serve(_)
         | Command::Set(_)
         | Command::Service(_)
         | Command::GiveBack(_)

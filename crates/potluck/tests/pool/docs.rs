@@ -17,6 +17,7 @@ const DAEMONS: &[(&str, &str)] = &[
     ("potluck up", "lending up to "),
     ("potluck lend", "lending up to "),
     ("potluck manager", "manager at "),
+    ("potluck serve", " at http"),
 ];
 
 /// The commands that begin like a daemon's, and end.

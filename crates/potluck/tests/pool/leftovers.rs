@@ -141,6 +141,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     });
     let entry = Entry { name, digest, len: body.len() as u32, sealed: false };
     let file = FileCommit {
+        metadata: None,
         path,
         size: body.len() as u64,
         digest,

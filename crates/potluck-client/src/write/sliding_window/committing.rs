@@ -139,6 +139,7 @@ impl Window {
             owner: facts.attributes.owner,
             changed: facts.attributes.changed.unwrap_or(now),
             accessed: facts.attributes.accessed,
+            metadata: facts.metadata.map(|metadata| *metadata),
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec.filter(|_| content != Content::default()),

@@ -192,6 +192,7 @@ impl Window {
         let part = state.part.map_or(0, |part| u64::from(part.number));
         let data = names.len() - file.parity.0.len();
         let open = OpenFile {
+            metadata: None,
             path: file.path.to_string(),
             version: VersionId(0),
             size: file.size,
@@ -251,6 +252,7 @@ impl Window {
                 changed: Some(file.changed),
                 accessed: file.accessed,
             },
+            metadata: file.metadata.map(Box::new),
             stream: false,
             condition: Some(file.condition),
             inline: None,

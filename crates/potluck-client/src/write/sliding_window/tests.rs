@@ -72,7 +72,8 @@ fn facts(at: &str) -> Facts {
     let (condition, inline, stream) = Default::default();
     let last_part = digest;
     let path = path(at);
-    Facts { path, size, digest, last_part, attributes, stream, condition, inline }
+    let metadata = None;
+    Facts { path, size, digest, last_part, attributes, metadata, stream, condition, inline }
 }
 
 /// Adds a chunk to the part of a file that is being filled, and ends that part.

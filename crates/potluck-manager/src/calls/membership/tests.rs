@@ -11,7 +11,7 @@ use potluck_wire::error::{Failure, code};
 use potluck_wire::identity::new_key_and_request;
 use potluck_wire::metrics::Exposition;
 use potluck_wire::packed::Blob;
-use potluck_wire::serve::{Answers, Peer};
+use potluck_wire::serve::{Answers, CalledName, Peer};
 use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ async fn call<C: Call>(manager: &Handles, by_admin: bool, call: &C) -> Result<C:
     let certificate = admin.filter(|_| by_admin).map(|admin| admin.fingerprint);
     let peer = Peer { certificate, address: ([127, 0, 0, 1], 1).into(), connection: 0 };
     let body = serde_json::to_vec(call).expect("JSON");
-    let reply = Arc::new(manager.clone()).answer(peer, C::NAME.into(), body.into()).await?;
+    let name = CalledName { call: C::NAME.into(), key: None };
+    let reply = Arc::new(manager.clone()).answer(peer, name, body.into()).await?;
     Ok(serde_json::from_slice(&reply).expect("JSON"))
 }
 

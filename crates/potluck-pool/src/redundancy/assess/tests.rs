@@ -47,7 +47,7 @@ fn add_copies(
     copies: u32,
     holders: &[(u32, bool)],
 ) -> ChunkName {
-    let version = Version {
+    let version = Version { metadata: None,
         id: VersionId(n),
         size: len.into(),
         holes: 0,
@@ -131,7 +131,7 @@ fn work_with_only_a_failing_source_is_not_queued() {
 #[test]
 fn conversion_with_a_lost_copy_keeps_the_old_promise() {
     let view = three().view(at(1.0));
-    let version = |goal| Version {
+    let version = |goal| Version { metadata: None,
         id: VersionId(1),
         size: 1000,
         holes: 0,

@@ -40,7 +40,7 @@ impl Stored {
     }
 
     fn version(&self) -> Version {
-        Version {
+        Version { metadata: None,
             id: VersionId(self.n),
             size: 3000,
             holes: 0,

@@ -43,7 +43,7 @@ impl Membership {
         let identity = own_pools::load_identity(dir)?;
         let lent = match identity.about.role {
             Role::Donor => potluck_donor::lent_dirs(dir).map_err(|why| local(dir, "read", &why))?,
-            Role::User | Role::Admin => Vec::new(),
+            Role::User | Role::Gateway | Role::Admin => Vec::new(),
         };
         let owner = lend::owner(&identity);
         Ok(Self { about: identity.about, owner, lent, dir: dir.into(), ended: false })
