@@ -301,6 +301,8 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
             ec: None,
             goal: None,
             safe_wall_ms: None,
+            origin: None,
+            cache: Default::default(),
             key: None,
             chunks: chunks.len() as u64,
             parts: 0,

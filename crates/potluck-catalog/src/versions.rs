@@ -13,15 +13,16 @@ use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{KeyNumber, VersionId};
+use potluck_core::origin::CacheState;
 use potluck_core::policy::Redundancy;
 use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns, v.holes, v.metadata";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts, v.key, v.ctime_ns, v.atime_ns, v.holes, v.metadata, v.origin, v.cache";
 
 /// The number of columns that [`COLUMNS`] names.
-pub const COLUMN_COUNT: usize = 20;
+pub const COLUMN_COUNT: usize = 22;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -52,7 +53,16 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
         })?,
         parts: row.get::<i64>(at + 14)? as u64,
         key: row.get::<Option<u32>>(at + 15)?.map(KeyNumber),
+        origin: parsed(row, at + 20, |text| {
+            serde_json::from_str(text).map_err(|why| why.to_string())
+        })?,
+        cache: cache_state(row.get(at + 21)?)?,
     }))
+}
+
+fn cache_state(number: u8) -> Result<CacheState, Error> {
+    let unknown = || Error::Damaged(format!("a version's cache state is {number}"));
+    CacheState::of_number(number).ok_or_else(unknown)
 }
 
 fn parsed<T>(
@@ -83,8 +93,9 @@ pub(crate) fn insert(
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
-          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns, holes, metadata)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+          parity, goal, safe_wall_ms, parts, key, ctime_ns, atime_ns, holes, metadata, origin, cache)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+                 ?21, ?22, ?23)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -108,7 +119,13 @@ pub(crate) fn insert(
         atime,
         version.holes as i64,
         json_text(version.metadata.as_ref())?,
+        json_text(version.origin.as_ref())?,
+        version.cache.number(),
     ])?;
+    if version.parts > 0 && !version.cache.is_kept() {
+        // Its parts were stored before it was known that the whole has an origin.
+        set_cache(db, version.id, version.cache)?;
+    }
     insert_pages(db, version.id, pages)
 }
 
@@ -303,6 +320,16 @@ pub(crate) fn set_goal(db: &Tx, id: VersionId, goal: Option<Redundancy>) -> Resu
              AND goal IS DISTINCT FROM ?2",
     )?
     .execute(params![id.0 as i64, goal_text(goal)?])?;
+    Ok(())
+}
+
+/// Sets what the pool promises of a version, with all of its parts, if it is still there.
+pub(crate) fn set_cache(db: &Tx, id: VersionId, cache: CacheState) -> Result<(), Error> {
+    db.prepare(
+        "UPDATE versions SET cache = ?2
+         WHERE id IN (SELECT ?1 UNION ALL SELECT part FROM parts WHERE whole = ?1) AND cache <> ?2",
+    )?
+    .execute(params![id.0 as i64, cache.number()])?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 mod gather;
 mod group;
 mod memory;
+mod origin;
 mod outage;
 
 pub use memory::ReadMemory;
@@ -34,7 +35,7 @@ use potluck_wire::control::{CopyFault, DonorAccess, Report, Reported};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
@@ -48,6 +49,8 @@ pub struct Fetcher {
     pub(crate) memory: ReadMemory,
     failovers: Arc<AtomicU64>,
     outage: Arc<Outage>,
+    /// True once donors kept a chunk waiting that its origin has: from then on the origin is asked first.
+    donors_hang: Arc<AtomicBool>,
 }
 
 /// The verified plaintext of a chunk, all of it or some segments, and its share of the memory for reading.
@@ -136,6 +139,7 @@ impl Fetcher {
             memory,
             failovers: Arc::default(),
             outage: Arc::default(),
+            donors_hang: Arc::default(),
         }
     }
 
@@ -178,10 +182,26 @@ impl Fetcher {
         }
         let mut pauses = None;
         let mut reopened = false;
+        let mut origin_failed = false;
+        if self.is_only_at_origin(recipe, pieces) {
+            match self.fetch_at_origin(recipe, pieces, &mut place).await {
+                Ok(fetched) => return Ok(fetched),
+                // Donors may have what the manager did not know when the file was opened.
+                Err(failure) if failure.kind == ErrorKind::Retry => origin_failed = true,
+                Err(failure) => return Err(failure),
+            }
+        }
         self.renew_tickets(recipe, pieces).await;
         loop {
             let began = self.client.env.clock.now();
-            match self.unit_now(recipe, pieces, &mut place).await {
+            match self.ask_donors(recipe, pieces, &mut place, origin_failed).await {
+                Err(failure) if !origin_failed && self.may_ask_origin(recipe, &failure) => {
+                    match self.fetch_at_origin(recipe, pieces, &mut place).await {
+                        Ok(fetched) => return Ok(fetched),
+                        Err(failure) if failure.kind == ErrorKind::Retry => origin_failed = true,
+                        Err(failure) => return Err(failure),
+                    }
+                }
                 Err(failure) if failure.kind == ErrorKind::Retry => {
                     let helps = !reopened && self.reopening_helps(recipe, pieces, began).await;
                     reopened = true;

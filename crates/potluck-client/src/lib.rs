@@ -79,7 +79,7 @@ mod writer;
 pub use attributes::Attributes;
 pub use checkpoint::{Checkpoint, CheckpointedWork};
 pub use chunk_cache::ChunkCache;
-pub use chunk_source::ChunkSource;
+pub use chunk_source::{ChunkSource, OriginSource};
 pub use connecting::POOL_VARIABLE;
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};

@@ -6,6 +6,7 @@ use crate::pool::Pool;
 use crate::recipe::{Recipe, changed, key_of};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
+use potluck_core::origin::Origin;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe;
 use potluck_wire::control::{OpenFile, OpenPart};
@@ -24,6 +25,8 @@ pub struct OpenedParts {
     /// The path that failures name.
     name: String,
     version: VersionId,
+    /// The place that the file can be fetched from again, if it is cached.
+    origin: Option<Box<Origin>>,
     size: u64,
     /// The size of each part but the last, in bytes.
     row: u64,
@@ -53,6 +56,7 @@ impl OpenedParts {
             path,
             name: file.path.clone(),
             version: file.version,
+            origin: file.origin.clone(),
             size: file.size,
             row,
             digests: digests.collect(),
@@ -95,8 +99,10 @@ impl OpenedParts {
         }
         fetcher.learn(opened.donors);
         let key = key_of(&opened.space_keys, &file)?;
+        file.origin.clone_from(&self.origin);
         let mut recipe = Recipe::check(file, key)?;
         recipe.part = Some((self.version, number));
+        recipe.begins_at = u64::from(number) * self.row;
         let recipe = Arc::new(recipe);
         let mut known = self.opened.lock().expect("no holder panics");
         known.push_back((number, Arc::clone(&recipe)));

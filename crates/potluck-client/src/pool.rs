@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffers;
 use crate::chunk_cache::ChunkCache;
-use crate::chunk_source::ChunkSource;
+use crate::chunk_source::{ChunkSource, OriginSource};
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
 use crate::leases::OpenLeases;
@@ -63,6 +63,10 @@ pub struct Pool {
     pub(crate) cache: Option<ChunkCache>,
     /// The place near the client where chunks are looked for before donors are asked, if there is one.
     pub(crate) lookaside: Option<Arc<dyn ChunkSource>>,
+    /// The way to the origins of cached files, if the client goes there.
+    pub(crate) origins: Option<Arc<dyn OriginSource>>,
+    /// The number of chunks that came from origins.
+    pub(crate) from_origin: Arc<AtomicU64>,
     /// The memory that write sessions of the client share; `None` until the first session. A session that needs more
     /// replaces it for itself and for later sessions.
     writing: Arc<Mutex<Option<Buffers>>>,
@@ -93,6 +97,8 @@ impl Pool {
             reading: Arc::default(),
             cache: None,
             lookaside: None,
+            origins: None,
+            from_origin: Arc::default(),
             writing: Arc::default(),
             background: Arc::default(),
             leases: OpenLeases::default(),
@@ -139,6 +145,16 @@ impl Pool {
     /// Returns this client with a place near it, where it looks for chunks before it asks donors.
     pub fn with_lookaside(&self, lookaside: Arc<dyn ChunkSource>) -> Self {
         Self { lookaside: Some(lookaside), ..self.clone() }
+    }
+
+    /// Returns this client with a way to the origins of cached files, from which it fetches what no donor has.
+    pub fn with_origins(&self, origins: Arc<dyn OriginSource>) -> Self {
+        Self { origins: Some(origins), ..self.clone() }
+    }
+
+    /// Returns the number of chunks that this client, and all that share its state, fetched from origins.
+    pub fn chunks_from_origins(&self) -> u64 {
+        self.from_origin.load(Ordering::Relaxed)
     }
 
     /// Returns the limits of how long the client waits for a manager or donors that do not answer.

@@ -24,6 +24,8 @@ pub struct Recipe {
     pub key: Option<SpaceKey>,
     /// The version of the file and the number of the part, where this is a part of a file.
     pub part: Option<(VersionId, u32)>,
+    /// The bytes of the file that come before this part of it; 0 where this is a whole file.
+    pub begins_at: u64,
     holders: Mutex<Arc<Holders>>,
     /// The moment at which the manager was last asked where the chunks are. The lock is held during such a call.
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
@@ -127,9 +129,9 @@ impl Recipe {
             return Err(wrong(format!("the parity of “{}” does not add up", file.path)));
         }
         let holders = Holders::take_from(&mut file);
-        let (part, reopened, changed) = Default::default();
+        let (part, begins_at, reopened, changed) = Default::default();
         let key = key.cloned();
-        Ok(Self { file, key, part, holders, reopened, changed, entries, places, inline })
+        Ok(Self { file, key, part, begins_at, holders, reopened, changed, entries, places, inline })
     }
 
     /// Returns the donors that have a chunk.

@@ -16,6 +16,7 @@ use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, INLINE_MAX};
 use potluck_core::erasure::Ec;
 use potluck_core::file_metadata::FileMetadata;
 use potluck_core::merkle::SegmentHashes;
+use potluck_core::origin::Origin;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::recipe::{self, Entry};
@@ -190,6 +191,8 @@ pub struct Facts {
     pub stream: bool,
     /// The condition under which the file may replace what is at its path; `None` for that of its session.
     pub condition: Option<Condition>,
+    /// The place that the file is imported from, if it is.
+    pub origin: Option<Box<Origin>>,
     /// The content, when it fits the catalog; sealed in a sealed space.
     pub inline: Option<Vec<u8>>,
 }

@@ -188,5 +188,6 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
         parts: Packed::default(),
         chunk_size,
         key: None,
+        origin: None,
     }
 }

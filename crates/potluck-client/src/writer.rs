@@ -13,6 +13,7 @@ use crate::write::pushes::{Finished, Push, SessionHandle, VisibleFile, ended};
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::VersionId;
+use potluck_core::origin::Origin;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::part_bytes;
@@ -36,6 +37,8 @@ pub struct Writer {
     metadata: Option<Box<FileMetadata>>,
     /// The condition under which the file may replace what is at its path; `None` for that of its session.
     condition: Option<Condition>,
+    /// The place that the file is imported from, if it is.
+    origin: Option<Box<Origin>>,
     /// The cutter; `None` after a call that failed or was dropped in the middle, after which the file cannot be
     /// finished.
     cutter: Option<Box<Cutter>>,
@@ -63,6 +66,7 @@ impl Writer {
             attributes,
             metadata: None,
             condition: None,
+            origin: None,
             cutter: Some(Box::new(cutter)),
             feed,
             written: 0,
@@ -98,6 +102,11 @@ impl Writer {
     /// what is there.
     pub fn set_place(&mut self, path: PoolPath, condition: Condition) {
         (self.path, self.condition) = (path, Some(condition));
+    }
+
+    /// Notes the place that the file is imported from, which the pool keeps with it.
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = Some(Box::new(origin));
     }
 
     /// Makes the file survive a power cut from the moment at which it is visible, whatever [`crate::PutOptions::soon`]
@@ -460,6 +469,7 @@ impl Writer {
             facts.attributes = self.attributes;
             facts.metadata = self.metadata.clone();
             facts.condition = self.condition;
+            facts.origin.clone_from(&self.origin);
         }
         if let Some(Cut::Failed { error, .. }) =
             cuts.pop_if(|cut| matches!(cut, Cut::Failed { .. }))

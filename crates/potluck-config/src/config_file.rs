@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const KEYS: [(&str, SettingKind); 10] = [
+const KEYS: [(&str, SettingKind); 11] = [
     ("pool", SettingKind::Text),
     ("progress", SettingKind::Flag),
     ("mdns", SettingKind::Flag),
@@ -23,6 +23,7 @@ const KEYS: [(&str, SettingKind); 10] = [
     ("temporary-size", SettingKind::Size { least: 1 }),
     ("close", SettingKind::Text),
     ("cache-max", SettingKind::Size { least: 0 }),
+    ("origins-allow", SettingKind::Text),
 ];
 
 /// The values of configuration files as text, by key; each is of the kind of its key.

@@ -32,6 +32,7 @@ pub mod link_target;
 pub mod load;
 pub mod matching;
 pub mod merkle;
+pub mod origin;
 pub mod owner_limits;
 pub mod owner_rules;
 pub mod path;

@@ -247,6 +247,9 @@ pub struct Policy {
     /// ([`Retention::of`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
+    /// True if files that have an origin are cached: they have one copy, may be evicted, and are fetched again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cache: bool,
     /// True if clients seal chunks before they send them. This is fixed when the space is made.
     pub sealed: bool,
     /// The parts of these that follow the pool's defaults.
@@ -270,6 +273,7 @@ impl Default for Policy {
             strict: false,
             keep_versions: KeptVersions::NONE,
             trash: None,
+            cache: false,
             sealed: true,
             follows: Follows::default(),
         }
@@ -324,6 +328,9 @@ pub struct Override {
     /// The time for which removed entries are kept, instead of [`Policy::trash`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
+    /// True if files that have an origin are cached, instead of [`Policy::cache`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<bool>,
     /// The rule by which steps of the directory itself are purged, if it is a series. No directory inherits that.
     #[serde(skip_serializing_if = "SeriesRule::is_unset")]
     pub series: SeriesRule,
@@ -362,6 +369,7 @@ impl Override {
             strict: inner.strict.or(self.strict),
             keep_versions: inner.keep_versions.or(self.keep_versions),
             trash: inner.trash.or(self.trash),
+            cache: inner.cache.or(self.cache),
             series: self.series.then(&inner.series),
         }
     }
@@ -393,6 +401,7 @@ impl Policy {
             || over.ack.is_some_and(|ack| ack < self.ack)
             || over.mirror.is_some_and(|mirror| mirror.is_async() && !self.mirror.is_async())
             || (self.strict && over.strict == Some(false))
+            || (!self.cache && over.cache == Some(true))
     }
 
     /// Returns this policy with the overridden parts replaced, if the result can be kept.
@@ -423,6 +432,7 @@ impl Policy {
             strict: over.strict.unwrap_or(self.strict),
             keep_versions: over.keep_versions.unwrap_or(self.keep_versions),
             trash: over.trash.or(trash),
+            cache: over.cache.unwrap_or(self.cache),
             sealed: self.sealed,
             follows,
         };
@@ -478,6 +488,12 @@ impl Policy {
         }
         if self.ec.is_some() && self.copies != 1 {
             return refuse("copies and an erasure code exclude each other".into());
+        }
+        if self.cache && (self.ec.is_some() || self.copies != 1) {
+            return refuse(
+                "what is cached has one copy, since its origin has another: keep it (--cache=false) to have more"
+                    .into(),
+            );
         }
         if let Some(ec) = self.ec
             && u64::from(self.chunk_size) * ec.width() as u64 > MAX_GROUP

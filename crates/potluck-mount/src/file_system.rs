@@ -655,9 +655,8 @@ fn add_others(entries: &mut Vec<ListedEntry>, mut others: BTreeMap<String, Liste
 }
 
 fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
-    let ListedEntry { kind, size, holes, version, .. } = *entry;
-    let (attributes, has_name) = (entry.attributes(), true);
-    ShownEntry { inode, kind, size, holes, attributes, version, has_name }
+    let &ListedEntry { kind, size, holes, version, .. } = entry;
+    ShownEntry { inode, kind, size, holes, attributes: entry.attributes(), version, has_name: true }
 }
 
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
@@ -681,6 +680,8 @@ fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
         accessed,
         metadata,
         target,
+        origin: None,
+        cache: Default::default(),
     }
 }
 
@@ -694,7 +695,6 @@ mod tests {
         let mut entries = ["b", "a"].map(entry).to_vec();
         let others = ["a", "c"].map(|name| (name.to_owned(), entry(name)));
         add_others(&mut entries, others.into());
-        let names: Vec<&str> = entries.iter().map(|entry| entry.path.as_str()).collect();
-        assert_eq!(names, ["b", "a", "c"]);
+        assert!(entries.iter().map(|entry| entry.path.as_str()).eq(["b", "a", "c"]));
     }
 }

@@ -175,6 +175,12 @@ pub mod code {
     pub const WRONG_BYTES: &str = "POT-E051";
     /// The space has another key by now, or content cannot be sealed with that yet.
     pub const OTHER_KEY: &str = "POT-E052";
+    /// The origin of a file has other content than was imported.
+    pub const ORIGIN_CHANGED: &str = "POT-E053";
+    /// The origin of a file does not answer.
+    pub const ORIGIN_AWAY: &str = "POT-E054";
+    /// This machine may not ask an origin, or the origin does not give what was asked for.
+    pub const ORIGIN_REFUSED: &str = "POT-E055";
     /// The token is malformed, wrong, used or expired.
     pub const BAD_TOKEN: &str = "POT-E060";
     /// There is no usable identity or certificate of this pool, or its manager does not know the certificate; for a

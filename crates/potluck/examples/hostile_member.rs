@@ -366,6 +366,7 @@ impl Member {
             owner: None,
             changed: FileTime::default(),
             accessed: None,
+            origin: None,
             chunk_size: 1 << 16,
             copies: 1,
             inline: None,

@@ -8,6 +8,7 @@ mod files;
 mod gateways;
 mod groups;
 mod history;
+mod imports;
 mod keyed;
 mod lookaside;
 mod manuals;
@@ -41,6 +42,7 @@ pub use history::{
     PinArgs, RetentionOptions, RevertArgs, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
     SnapshotPlaceArgs, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs, VersionsArgs,
 };
+pub use imports::ImportArgs;
 pub use keyed::Given;
 pub use lookaside::{LookasideArgs, LookasideIndexArgs};
 pub use manuals::{CompletionArgs, ManArgs};
@@ -216,6 +218,11 @@ pub enum Command {
         after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)\n  potluck cat pot://lab/notes.txt --version-id 17   (an old version)"
     )]
     Cat(CatArgs),
+    /// Bring files from the web, a bucket or a directory into the pool, and keep in mind where they came from
+    #[command(
+        after_help = "Examples:\n  potluck import https://example.org/era5/t2m.nc pot://climate/\n  potluck import https://example.org/era5/ pot://climate/era5/       (all that the server lists below)\n  potluck import 's3://bucket/run7/?anonymous' pot://climate/run7/   (a public bucket)\n  potluck import --from-file urls.txt pot://climate/ --cache\n  potluck import URL pot://climate/a.nc --sha256 9f86d0…             (stored only if it has this checksum)\n\nThe same command again passes over files that are unchanged at their origin, and goes on with the others.\nWith --cache, or in a space made with it, a lost chunk comes from the origin when it is read."
+    )]
+    Import(ImportArgs),
     /// Print the digests of local files, by which `stat` knows them in a pool
     #[command(
         after_help = "Examples:\n  potluck hash era5.nc\n  tar c data | potluck hash -\n\nThe digest depends on a file's bytes alone: not on how a space cuts, seals or encodes them. Up to 64 KiB it is\nthat of `b3sum`."

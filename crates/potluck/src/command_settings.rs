@@ -27,6 +27,8 @@ pub struct CommandSettings {
     pub writing: WriteOptions,
     /// The most bytes that the disk cache of this user's mounts may take; `None` if not set.
     pub cache_max: Option<u64>,
+    /// The hosts of private networks that may be asked as origins, whoever wrote them down.
+    pub origins_allow: Vec<String>,
 }
 
 /// What the user has is asked of the settings of the command.
@@ -49,6 +51,7 @@ impl CommandSettings {
             spool_max: file.size("spool-max"),
             writing: writing(file)?,
             cache_max: file.size("cache-max"),
+            origins_allow: file.text("origins-allow").map(origin_hosts).unwrap_or_default(),
             user,
         })
     }
@@ -95,6 +98,11 @@ impl CommandSettings {
     pub fn client(&self) -> Result<Pool, Failure> {
         Pool::of_member(&self.identity_dir()?, self.retry_limits)
     }
+}
+
+/// Returns the hosts in a list of them, which are separated by commas.
+fn origin_hosts(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect()
 }
 
 /// Reads from the configuration how files that are written in order through a mount go to donors.

@@ -32,6 +32,7 @@ mod pool {
     mod two_machines;
     mod unknown_chunks;
     mod waiting;
+    mod web_server;
     mod writer;
 
     mod a_pool_people_keep;
@@ -62,6 +63,7 @@ mod pool {
     mod holes;
     mod hostile_names;
     mod hostile_peers;
+    mod imports;
     mod kill_9;
     mod leaving;
     mod leftovers;

@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-gateway", &["core", "wire", "client"]),
     ("potluck-lookaside", &["core", "client"]),
     ("potluck-python", &["client"]),
+    ("potluck-origin", &["core", "wire", "client"]),
     (
         "potluck",
         &[
@@ -34,6 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mount",
             "lookaside",
             "gateway",
+            "origin",
         ],
     ),
     (

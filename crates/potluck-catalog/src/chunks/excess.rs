@@ -45,10 +45,9 @@ pub(crate) fn can_go(
         return Ok(false);
     }
     for vote in &excess.votes {
-        let version = versions::find(db, vote.version)?;
-        let judged_by = version.map(|version| (version.redundancy(), version.goal));
-        if judged_by != Some(vote.judged_by)
-            || !vote.ground.holds(view.get(donor), name, vote.version)
+        let Some(version) = versions::find(db, vote.version)? else { return Ok(false) };
+        if (version.redundancy(), version.goal) != vote.judged_by
+            || !vote.ground.holds(view.get(donor), name, &version)
         {
             return Ok(false);
         }

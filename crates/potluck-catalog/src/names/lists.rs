@@ -16,6 +16,7 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
+use potluck_core::origin::CacheState;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::{Policy, SeriesRule};
 use potluck_pool::redundancy::Version;
@@ -43,6 +44,8 @@ fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
         accessed,
         metadata: None,
         target: None,
+        origin: None,
+        cache: CacheState::Kept,
     }
 }
 
@@ -74,6 +77,8 @@ fn file_entry(path: String, version: &Version) -> ListedEntry {
         accessed,
         metadata: version.metadata.clone(),
         target: None,
+        origin: version.origin.clone(),
+        cache: version.cache,
     }
 }
 

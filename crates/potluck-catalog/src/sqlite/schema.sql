@@ -247,7 +247,8 @@ CREATE INDEX dir_policies_by_space ON dir_policies (space);
 -- hold. safe_wall_ms: since when all of its redundancy is there, NULL while its unsafe window is open.
 -- parts: of how many parts it is made; 0 where its chunks are its own. key: the number of the key that seals its
 -- content; NULL in plain spaces, and where there is no content of its own. metadata: what its writer noted for other
--- programs, as JSON (file_metadata.rs).
+-- programs, as JSON (file_metadata.rs). origin: where the file was imported from,
+-- as JSON. cache: 0 kept; 1 cached, so that what is lost is fetched from the origin; 2 evicted.
 CREATE TABLE versions (
     id           INTEGER PRIMARY KEY,
     size         INTEGER NOT NULL,
@@ -269,8 +270,12 @@ CREATE TABLE versions (
     safe_wall_ms INTEGER,
     parts        INTEGER NOT NULL DEFAULT 0,
     key          INTEGER,
-    metadata     TEXT
+    metadata     TEXT,
+    origin       TEXT,
+    cache        INTEGER NOT NULL DEFAULT 0
 );
+CREATE INDEX versions_cached ON versions (id) WHERE cache = 1;
+CREATE INDEX versions_evicted ON versions (id) WHERE cache = 2;
 CREATE INDEX versions_by_key ON versions (key) WHERE key IS NOT NULL;
 
 -- Versions that are made of parts (parts.rs). session, file: who is writing it, and its number there; NULL when it

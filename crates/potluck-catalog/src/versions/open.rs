@@ -232,6 +232,7 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         parts: Packed::default(),
         chunk_size: version.chunk_size,
         key: version.key,
+        origin: version.origin.clone().filter(|_| !version.cache.is_kept()),
     };
     if version.parts > 0 {
         file.parts = Packed(parts::stored(db, version.id)?);

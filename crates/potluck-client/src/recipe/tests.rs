@@ -28,6 +28,7 @@ fn nothing() -> OpenFile {
         parts: Packed::default(),
         chunk_size: 0,
         key: None,
+        origin: None,
     }
 }
 

@@ -236,6 +236,7 @@ impl Current {
             metadata: None,
             stream: self.stream,
             condition: None,
+            origin: None,
             inline,
         };
         Cut::End { file: self.file, facts }

@@ -366,6 +366,7 @@ fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
         changed: version.attributes.changed,
         accessed: version.attributes.accessed,
         metadata: None,
+        origin: None,
         chunk_size: version.chunk_size,
         copies: version.copies,
         inline: None,

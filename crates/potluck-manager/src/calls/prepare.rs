@@ -8,6 +8,7 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK};
 use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::origin::CacheState;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_COPIES, Redundancy};
 use potluck_core::recipe::{
@@ -231,6 +232,8 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
         goal: None,
         safe_wall_ms: None,
         metadata: file.metadata.clone(),
+        origin: file.origin.clone(),
+        cache: CacheState::Kept,
         key: None,
         chunks,
         parts: parts.into(),
@@ -290,6 +293,12 @@ fn check_numbers(file: &FileCommit) -> Result<(), Failure> {
     }
     if !(1..=MAX_COPIES).contains(&file.copies) {
         return Err(bad(file, "its number of copies is out of range"));
+    }
+    if let Some(Err(why)) = file.origin.as_ref().map(|origin| origin.check()) {
+        return Err(bad(file, &why.to_string()));
+    }
+    if file.origin.as_ref().is_some_and(|origin| origin.size != file.size) {
+        return Err(bad(file, "its origin is said to have another size"));
     }
     Ok(())
 }

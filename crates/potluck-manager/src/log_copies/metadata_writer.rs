@@ -294,6 +294,8 @@ pub fn prepared(
         ec: None,
         goal: None,
         safe_wall_ms: None,
+        origin: None,
+        cache: Default::default(),
         key: None,
         chunks: 1,
         parts: 0,

@@ -428,6 +428,7 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         owner: None,
         changed: FileTime::default(),
         accessed: None,
+        origin: None,
         chunk_size: DEFAULT_CHUNK,
         copies: 1,
         inline: None,

@@ -52,6 +52,7 @@ fn part(
         owner: None,
         changed: FileTime::default(),
         accessed: None,
+        origin: None,
         chunk_size: CHUNK,
         copies: donors.len() as u32,
         inline: None,

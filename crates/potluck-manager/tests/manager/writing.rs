@@ -38,6 +38,7 @@ pub fn small(at: &str, content: &[u8]) -> FileCommit {
         owner: None,
         changed: FileTime::default(),
         accessed: None,
+        origin: None,
         chunk_size: 4 << 20,
         copies: 1,
         inline: Some(Blob(content.to_vec())),

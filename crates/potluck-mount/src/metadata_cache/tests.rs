@@ -30,6 +30,8 @@ fn entry(name: &str, kind: EntryKind, version: u64) -> ListedEntry {
         changed: FileTime(7),
         accessed: None,
         target: None,
+        origin: None,
+        cache: Default::default(),
     }
 }
 

@@ -11,6 +11,7 @@ use super::watched::{FoundSpace, JudgedVersion, Watched};
 use crate::{LeavingRule, PoolView};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, SpaceId, VersionId};
+use potluck_core::origin::CacheState;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::{Copy, Judged, Stand, Worth};
@@ -236,8 +237,10 @@ impl Findings {
         let (mut whole, dispensable, mut units) = (true, self.dispensable, Vec::new());
         for unit in &layout.units {
             let judged = judged(unit, &copies);
-            file.count(unit, &judged, &copies);
-            whole &= judged.complete();
+            if version.cache.is_kept() {
+                file.count(unit, &judged, &copies);
+                whole &= judged.complete();
+            }
             let silent = fewer_now(judged.tolerates(), judged.tolerates_now());
             let is_readable = judged.tolerates_now().is_some();
             let (is_right, votes) = (judged.complete() && is_readable && !silent, self.dispensable);
@@ -309,7 +312,8 @@ impl Findings {
     }
 
     pub(super) fn unit(&mut self, look: &Look<'_>) {
-        if !look.judged.complete() {
+        // Chunks that a cached file lacks are at its origin, and are fetched from there when they are read.
+        if !look.judged.complete() && look.version.cache.is_kept() {
             self.enqueue(look);
         }
         self.vote(look);
@@ -469,11 +473,23 @@ impl Findings {
         for piece in unit.shards[..occurrences].iter().copied() {
             for copy in &look.copies[piece] {
                 let lacks = copy.worth == Worth::Lost || look.relies_on(piece, copy.donor);
+                let lacks = lacks && !self.may_be_given_up(look, piece, copy);
                 match if lacks { None } else { self.dispensable(look, piece, copy) } {
                     Some((ground, keep)) => self.can_go(look, piece, copy, ground, keep),
                     None => self.needs(look, piece, copy),
                 }
             }
+        }
+    }
+
+    /// Returns whether a copy may go although its unit relies on it, because the bytes are at the file's origin.
+    fn may_be_given_up(&self, look: &Look<'_>, piece: usize, copy: &Copy) -> bool {
+        let name = &look.layout.pieces[piece].name;
+        let leaves = || self.view.get(copy.donor).is_some_and(|status| status.leaves(name));
+        match look.version.cache {
+            CacheState::Kept => false,
+            CacheState::Cached => copy.worth != Worth::Lost && leaves(),
+            CacheState::Evicted => copy.worth != Worth::Lost,
         }
     }
 
@@ -484,6 +500,12 @@ impl Findings {
         let status = self.view.get(copy.donor)?;
         let name = &look.layout.pieces[piece].name;
         let (leaves, rule) = (status.leaves(name), status.rule_of(name));
+        if look.version.cache == CacheState::Evicted {
+            return Some((Ground::Evicted, Keep::new()));
+        }
+        if leaves && !look.version.cache.is_kept() {
+            return Some((Ground::Cached(rule), Keep::new()));
+        }
         if leaves && look.goal {
             // A goal is no promise yet. It may need the very donor that leaves, which would then never be empty.
             return Some((Ground::Leaves(rule), Keep::new()));

@@ -1,8 +1,10 @@
 //! Copies that may be too many, and the votes of versions that can do without them.
 
+use super::layout::Version;
 use crate::{DonorView, LeavingRule};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::origin::CacheState;
 use potluck_core::policy::Redundancy;
 use std::collections::BTreeSet;
 
@@ -18,21 +20,27 @@ pub enum Ground {
     Whole,
     /// The donor gives space back under this rule, and what there is elsewhere suffices for that.
     Leaves(LeavingRule),
+    /// The version is cached and its donor gives space back under this rule: the bytes are at the file's origin.
+    Cached(LeavingRule),
+    /// The version was evicted.
+    Evicted,
     /// The loss of the copy was agreed to when the donor began to give its space back at once.
     Agreed,
 }
 
 impl Ground {
     /// Returns whether the ground still holds for a copy of `version` at this donor.
-    pub fn holds(self, status: Option<&DonorView>, name: &ChunkName, version: VersionId) -> bool {
+    pub fn holds(self, status: Option<&DonorView>, name: &ChunkName, version: &Version) -> bool {
         let leaves = |rule: LeavingRule| {
             status.is_some_and(|at| at.leaves(name) && at.rule_of(name) >= rule)
         };
         match self {
             Self::Whole => true,
             Self::Leaves(rule) => leaves(rule),
+            Self::Cached(rule) => leaves(rule) && !version.cache.is_kept(),
+            Self::Evicted => version.cache == CacheState::Evicted,
             Self::Agreed => {
-                leaves(LeavingRule::AtOnce) && status.is_some_and(|at| at.may_lose(version))
+                leaves(LeavingRule::AtOnce) && status.is_some_and(|at| at.may_lose(version.id))
             }
         }
     }

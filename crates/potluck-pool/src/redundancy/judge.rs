@@ -36,11 +36,12 @@ pub(super) fn judged(unit: &Unit, copies: &[Vec<Copy>]) -> Judged {
     judge(unit.need(), &shards)
 }
 
-/// Judges a file by the redundancy that it has now, whatever it is being changed to.
+/// Judges a file by the redundancy that it has now, whatever it is being changed to. What a cached file lacks is at its
+/// origin, and is no damage.
 pub fn judge_file(version: &Version, layout: &Layout, view: &PoolView) -> JudgedFile {
     let copies = copies(layout, view);
     let mut file = JudgedFile::new(version);
-    for unit in &layout.units {
+    for unit in layout.units.iter().filter(|_| version.cache.is_kept()) {
         file.count(unit, &judged(unit, &copies), &copies);
     }
     file.done()

@@ -5,6 +5,7 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::file_metadata::FileMetadata;
 use potluck_core::ids::{DonorId, KeyNumber, VersionId};
+use potluck_core::origin::{CacheState, Origin};
 use potluck_core::policy::Redundancy;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,12 @@ pub struct Version {
     /// The number of the key that seals the version's own content; `None` if it has none, or is not sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyNumber>,
+    /// The place that the file was imported from, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
+    /// What the pool promises of the version.
+    #[serde(default, skip_serializing_if = "CacheState::is_kept")]
+    pub cache: CacheState,
 }
 
 fn is_zero(number: &u64) -> bool {

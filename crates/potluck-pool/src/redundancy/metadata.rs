@@ -184,6 +184,8 @@ mod tests {
             ec: None,
             goal: None,
             safe_wall_ms: None,
+            origin: None,
+            cache: Default::default(),
             key: None,
             chunks: 1,
             parts: 0,

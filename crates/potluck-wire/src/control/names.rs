@@ -12,6 +12,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
+use potluck_core::origin::{CacheState, Origin};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy, SeriesRule};
 use potluck_core::traffic::BothWays;
@@ -79,6 +80,12 @@ pub struct ListedEntry {
     /// The path to which a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<LinkTarget>,
+    /// The place that a file was imported from, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
+    /// Whether a file is kept, cached or evicted.
+    #[serde(default, skip_serializing_if = "CacheState::is_kept")]
+    pub cache: CacheState,
 }
 
 impl ListedEntry {

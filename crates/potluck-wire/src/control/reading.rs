@@ -13,6 +13,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::ids::KeyNumber;
 use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
+use potluck_core::origin::Origin;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
 use potluck_core::seal::SpaceKeys;
@@ -212,6 +213,9 @@ pub struct OpenFile {
     /// The number of the key that seals the content, where it is sealed and not in parts, each of which has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyNumber>,
+    /// The place that the file was imported from, if it is cached: chunks that are lost come from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
 }
 
 impl OpenFile {

@@ -17,6 +17,7 @@ use potluck_core::ids::SessionId;
 use potluck_core::ids::SpaceId;
 use potluck_core::ids::VersionId;
 use potluck_core::ids::{Domain, DonorId};
+use potluck_core::origin::Origin;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::placement::striping::Striping;
@@ -296,6 +297,9 @@ pub struct FileCommit {
     /// The access time that a program set, if one did, nanoseconds since 1970.
     #[serde(default, rename = "atime_ns", skip_serializing_if = "Option::is_none")]
     pub accessed: Option<FileTime>,
+    /// The place that the file was imported from, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
     /// The plaintext bytes of a chunk; the last may be shorter. Where the file is cut by content, the most bytes of a
     /// chunk.
     pub chunk_size: u32,

@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "rm",
             "mkdir",
             "hash",
+            "import",
             "lookaside",
             "mount",
             "mounts",

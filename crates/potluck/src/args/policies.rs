@@ -51,6 +51,10 @@ pub struct PolicyOptions {
     /// policy, if one more donor may die then, and repair completes it. --strict=false undoes it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub strict: Option<bool>,
+    /// Files that were imported have one copy and may be evicted: what is lost of them comes from their origin.
+    /// --cache=false keeps them
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub cache: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -405,12 +405,17 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
         stripe_width: options.width,
         stripe_size: options.stripe_size,
         near: options.near,
-        copies: options.copies,
+        // What is cached has its other copy at its origin.
+        copies: options.copies.or(options.cache.filter(|cached| *cached).and(match options.ec {
+            Some(_) => None,
+            None => Some(1),
+        })),
         ec: options.ec,
         mirror: options.mirror,
         race: options.race,
         ack: options.ack,
         strict: options.strict,
+        cache: options.cache,
         ..Override::default()
     })
 }

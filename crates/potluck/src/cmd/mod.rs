@@ -21,6 +21,7 @@ mod give_back;
 mod group;
 pub mod hash;
 mod health;
+mod import;
 mod inspect;
 mod invite;
 mod join;
@@ -38,6 +39,7 @@ mod mounts;
 mod mv;
 mod new_pool;
 mod nodes;
+mod origins;
 mod patterns;
 mod pause;
 mod pin;
@@ -123,7 +125,8 @@ pub async fn run(
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
         Command::Mount(args) => {
-            mount::run(args, &watched(settings.client()?), settings, output).await
+            let client = origins::reached(&watched(settings.client()?), settings);
+            mount::run(args, &client, settings, output).await
         }
         Command::Lookaside(args) => {
             until_stopped_alone(lookaside::run(args, settings, output, shown)).await
@@ -173,11 +176,13 @@ pub async fn run(
             let mut client = watched(settings.client()?);
             let mut trees = None;
             if matches!(command, Command::Cp(_) | Command::Cat(_)) {
+                client = origins::reached(&client, settings);
                 let (looking, looked_into) = lookaside::looking(client, settings);
                 (client, trees) = (looking, Some(looked_into));
             }
             let interrupted = match &command {
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
+                Command::Import(_) => Some(import::WHEN_INTERRUPTED),
                 _ => None,
             };
             // The work runs as a task on a worker thread, which also serves its connections, so that their data
@@ -265,6 +270,7 @@ async fn with_client(
     match command {
         Command::Cp(args) => cp::run(args, client, output, shown).await,
         Command::Cat(args) => cat::run(args, client, output).await,
+        Command::Import(args) => import::run(args, client, settings, output, shown).await,
         Command::Ls(args) => ls::run(args, client, output).await,
         Command::Stat(args) => stat::run(args, client, output).await,
         Command::Explain(args) => explain::run(args, client, output, shown).await,

@@ -59,6 +59,11 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     line("strict", strict.into());
     line("versions", policy.keep_versions.to_string());
     line("removed", format!("{}{}", health::removed(policy), default(policy.follows.trash)));
+    let cached = match policy.cache {
+        true => "what was imported is cached: it may be evicted, and comes from its origin again",
+        false => "no",
+    };
+    line("cached", cached.into());
     line("sealed", if policy.sealed { "yes" } else { "no" }.into());
     text
 }
@@ -71,7 +76,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     if over == Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --stripe-size, --near, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
+                "give --copies, --ec, --mirror, --race, --width, --stripe-size, --near, --chunk-size, --cut, --ack, --strict, --cache, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
             ));
     }
     let before = client.stat_unjudged(&args.path).await?.policy;

@@ -2,9 +2,10 @@
 
 use super::{Ending, health};
 use crate::args;
-use crate::output::{Output, count, name, stated_time, table};
+use crate::output::{Output, count, name, stated_time, table, told};
 use potluck_client::Pool;
 use potluck_core::ids::DonorId;
+use potluck_core::origin::CacheState;
 use potluck_core::policy::Redundancy;
 use potluck_core::size::format_size;
 use potluck_wire::control::{ChunkFacts, EntryKind, ListedEntry, MirrorState, Stated};
@@ -67,6 +68,17 @@ fn text(path: &str, is_root: bool, stated: &Stated) -> String {
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {
         line("version", version.to_string());
         line("digest", digest.to_string());
+    }
+    if let Some(origin) = &entry.origin {
+        let imported = stated_time(origin.imported_wall_ms);
+        line("origin", format!("{}, imported {imported}", told(&origin.uri)));
+    }
+    match entry.cache {
+        CacheState::Kept => {}
+        CacheState::Cached => {
+            line("cached", "it may be evicted, and comes from its origin then".into())
+        }
+        CacheState::Evicted => line("cached", "it was evicted, and comes from its origin".into()),
     }
     if stated.inline || stated.chunks == 0 {
         line("stored", format!("in the catalog, {sealing}"));

@@ -33,6 +33,7 @@ const RUN_AT_ONCE: &[&str] = &[
     "du DIR|du pot://lab/*|du DIR/gone",
     "cat DIR|cat DIR/gone",
     "hash LOCAL/NAME LOCAL/gone",
+    "import file:///gone/NAME DIR/imported -n|import file:///gone/NAME DIR/imported",
     "lookaside index LOCAL|lookaside index LOCAL/NAME",
     "lookaside add LOCAL/gone",
     "lookaside rm LOCAL/NAME",

@@ -150,6 +150,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         owner: None,
         changed: FileTime::default(),
         accessed: None,
+        origin: None,
         chunk_size: 64 << 10,
         copies: 1,
         inline: None,

@@ -24,6 +24,7 @@ use crate::when::When;
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::origin::CacheState;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
 use potluck_pool::redundancy::Version;
@@ -69,6 +70,7 @@ struct Asks {
     redundancy: Redundancy,
     promise: Promise,
     retention: Retention,
+    cache: bool,
 }
 
 /// A place that may take a file.
@@ -81,6 +83,8 @@ pub struct PutTarget {
     pub keeping: Redundancy,
     /// The conditions that the command or the directory sets for a file to become visible.
     pub promise: Promise,
+    /// True if files that have an origin are cached here.
+    cache: bool,
 }
 
 /// A file that is to become visible, or a part of one.
@@ -155,7 +159,8 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
-        let Asks { redundancy: keeping, promise, retention } = self.asks(space, &path, above)?;
+        let Asks { redundancy: keeping, promise, retention, cache } =
+            self.asks(space, &path, above)?;
         let is_dir_known = self.dirs.contains_key(above);
         let change = |db: &Tx| {
             let mut change = Sums::default();
@@ -172,7 +177,7 @@ impl<'db> Visible<'db> {
             Ok(change)
         };
         self.admit(space, &path, change)?;
-        Ok(PutTarget { path, replaced, retention, keeping, promise })
+        Ok(PutTarget { path, replaced, retention, keeping, promise, cache })
     }
 
     /// Returns the directory of a file, if it is there, and keeps its number. Refuses a path where nothing may be
@@ -232,7 +237,7 @@ impl<'db> Visible<'db> {
         if !self.asked.is_allowed_by(&policy) {
             return Err(Error::LessSafe(path.clone()));
         }
-        let Override { strict, .. } = self.asked.over;
+        let Override { strict, cache, .. } = self.asked.over;
         let promise = Promise {
             mirror: policy.mirror,
             strict: strict.unwrap_or(policy.strict),
@@ -240,7 +245,8 @@ impl<'db> Visible<'db> {
         };
         let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
         let retention = keeping::retention_of(&policy, path);
-        let asks = Asks { redundancy, promise, retention };
+        let cache = cache.unwrap_or(policy.cache);
+        let asks = Asks { redundancy, promise, retention, cache };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)
     }
@@ -337,7 +343,11 @@ impl<'db> Visible<'db> {
         let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
         let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
         let safe_wall_ms = (file.safe && enough).then_some(self.when.wall_ms);
-        let version = Version { id, safe_wall_ms, goal, ..file.version };
+        let cache = match target.cache && file.version.origin.is_some() {
+            true => CacheState::Cached,
+            false => CacheState::Kept,
+        };
+        let version = Version { id, safe_wall_ms, goal, cache, ..file.version };
         versions::insert(self.db, &version, file.inline, file.pages, &parity)?;
         if version.parts > 0 {
             // Its parts were stored when its directory may have asked for another redundancy.

@@ -140,6 +140,7 @@ impl Window {
             changed: facts.attributes.changed.unwrap_or(now),
             accessed: facts.attributes.accessed,
             metadata: facts.metadata.map(|metadata| *metadata),
+            origin: facts.origin,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec.filter(|_| content != Content::default()),

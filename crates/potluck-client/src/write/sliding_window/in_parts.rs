@@ -108,6 +108,7 @@ impl Window {
             metadata: None,
             stream: false,
             condition: None,
+            origin: None,
             inline: None,
         });
     }
@@ -141,6 +142,7 @@ impl Window {
             changed: facts.attributes.changed.unwrap_or(now),
             accessed: facts.attributes.accessed,
             metadata: facts.metadata.as_deref().cloned(),
+            origin: facts.origin.clone(),
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec,

@@ -193,6 +193,7 @@ impl Window {
         let data = names.len() - file.parity.0.len();
         let open = OpenFile {
             metadata: None,
+            origin: None,
             path: file.path.to_string(),
             version: VersionId(0),
             size: file.size,
@@ -255,6 +256,7 @@ impl Window {
             metadata: file.metadata.map(Box::new),
             stream: false,
             condition: Some(file.condition),
+            origin: file.origin,
             inline: None,
         });
         let memory = self.client.memory_for_reading(

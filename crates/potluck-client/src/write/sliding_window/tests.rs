@@ -69,11 +69,11 @@ fn chunk(byte: u8) -> Entry {
 
 fn facts(at: &str) -> Facts {
     let (size, digest, attributes) = (1, Digest([1; 32]), Attributes::default());
-    let (condition, inline, stream) = Default::default();
+    let (condition, inline, stream, origin) = Default::default();
     let last_part = digest;
     let path = path(at);
     let metadata = None;
-    Facts { path, size, digest, last_part, attributes, metadata, stream, condition, inline }
+    Facts { path, size, digest, last_part, attributes, metadata, stream, condition, origin, inline }
 }
 
 /// Adds a chunk to the part of a file that is being filled, and ends that part.

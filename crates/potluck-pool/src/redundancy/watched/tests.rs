@@ -51,6 +51,8 @@ impl Stored {
             ec: None,
             goal: None,
             safe_wall_ms: Some(1),
+            origin: None,
+            cache: Default::default(),
             key: None,
             chunks: self.holders.len() as u64,
             parts: 0,
