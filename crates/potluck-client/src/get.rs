@@ -24,6 +24,7 @@ use potluck_core::seal::SpaceKeys;
 use potluck_core::size::count;
 use potluck_wire::control::{Open, OpenDir, OpenFile, OpenLink, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
@@ -203,7 +204,19 @@ pub async fn get_tree(
     options: GetOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    tree(client, path, Some((to, options)), progress).await
+    tree(client, path, Some((to, options)), &HashSet::new(), progress).await
+}
+
+/// Copies everything below `path` as [`get_tree`] does, but for files and links at the paths `unchanged`, relative to it.
+pub async fn get_tree_but(
+    client: &Pool,
+    path: &PoolPath,
+    to: &Path,
+    options: GetOptions,
+    unchanged: &HashSet<String>,
+    progress: Arc<dyn Progress>,
+) -> Result<GetReport, Failure> {
+    tree(client, path, Some((to, options)), unchanged, progress).await
 }
 
 fn check_absent(to: &Path) -> Result<(), Failure> {
@@ -276,13 +289,14 @@ pub async fn check_tree(
     path: &PoolPath,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    tree(client, path, None, progress).await
+    tree(client, path, None, &HashSet::new(), progress).await
 }
 
 async fn tree(
     client: &Pool,
     path: &PoolPath,
     to: Option<(&Path, GetOptions)>,
+    unchanged: &HashSet<String>,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let mut report = GetReport::default();
@@ -292,7 +306,9 @@ async fn tree(
     let mut fetcher: Option<Fetcher> = None;
     loop {
         let open = Open { path: path.clone(), recursive: true, after: after.take(), leased: false };
-        let page: Opened = client.call_retrying(&open).await?;
+        let mut page: Opened = client.call_retrying(&open).await?;
+        page.files.retain(|file| !unchanged.contains(&file.path));
+        page.links.retain(|link| !unchanged.contains(&link.path));
         progress.expect(page.files.iter().map(OpenFile::data).sum());
         if let (Some((root, options)), None) = (to, &local) {
             local = Some(LocalTree::begin(root, options, &mut made)?);

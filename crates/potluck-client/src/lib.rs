@@ -85,7 +85,7 @@ pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
 pub use get::{
     ByteRange, CheckedFile, GetOptions, GetReport, cat, check_file, check_tree, get_file, get_link,
-    get_tree,
+    get_tree, get_tree_but,
 };
 pub use measured_traffic::SeenDonor;
 pub use pending_links::PendingLinks;

@@ -34,7 +34,7 @@ pub use donors::{
 };
 pub use files::{
     CatArgs, CpArgs, DuArgs, ExplainAction, ExplainArgs, HashArgs, LsArgs, MkdirArgs, MvArgs,
-    RmArgs, StatArgs, TreeArgs,
+    RmArgs, StatArgs, SyncArgs, TreeArgs,
 };
 pub use gateways::{ServeArgs, ServeOptions};
 pub use groups::{all_commands, meant};
@@ -290,6 +290,11 @@ pub enum Command {
         after_help = "Example:\n  potluck write-shared begin pot://lab/out.bin\n  potluck write-shared write part-0 pot://lab/out.bin --at 0          (on each machine its part,\n  potluck write-shared write part-1 pot://lab/out.bin --at 1GiB       all at once)\n  potluck write-shared commit pot://lab/out.bin\n\nNobody sees any of it before the commit, and then all of it."
     )]
     WriteShared(SharedArgs),
+    /// Make a directory in the pool like a local one, or a local one like one in the pool: what is the same stays
+    #[command(
+        after_help = "Examples:\n  potluck sync results pot://lab/results\n  potluck sync pot://lab/results results --delete\n  potluck sync results pot://lab/results --digest -n     (what differs?)"
+    )]
+    Sync(SyncArgs),
     /// Mount a pool, a space or a directory of one as a file system
     #[command(
         after_help = "Examples:\n  potluck mount pot://lab ~/lab\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck mount pot://lab ~/lab --foreground      (Ctrl-C unmounts)\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened. In /etc/fstab: pot://lab /mnt/lab potluck _netdev,nofail 0 0"

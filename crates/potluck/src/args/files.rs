@@ -6,7 +6,7 @@ use potluck_core::path::PoolPath;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct CpArgs {
     /// The sources: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR. In the last name of
     /// a pot:// path * and ? match several, in quotes
@@ -46,6 +46,27 @@ pub struct CpArgs {
     /// twice at most, and not stored if it changed both times
     #[arg(long)]
     pub allow_changing: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct SyncArgs {
+    /// The directory that is copied: a local one or pot://SPACE/DIR
+    pub from: OsString,
+    /// The directory that becomes like it, and is made if need be; one of the two is in the pool
+    pub to: OsString,
+    /// Remove what only the second has, once all else is copied; removed pool files go to the trash where the policy
+    /// keeps one
+    #[arg(long)]
+    pub delete: bool,
+    /// Compare contents by their digests, which reads all local files; by default a file of the same size and
+    /// modification time is the same
+    #[arg(long)]
+    pub digest: bool,
+    /// Only say what would be copied and removed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub policy: PolicyOptions,
 }
 
 #[derive(Debug, clap::Args)]

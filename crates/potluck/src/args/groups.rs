@@ -12,6 +12,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "Files",
         &[
             "cp",
+            "sync",
             "ls",
             "cat",
             "stat",
@@ -49,10 +50,11 @@ const GROUPS: [(&str, &[&str]); 8] = [
 ];
 
 /// Commands of other systems, each with what does the same here.
-const MEANT: [(&[&str], &str); 24] = [
+const MEANT: [(&[&str], &str); 25] = [
     (&["put", "upload", "push", "store", "add"], "`potluck cp FILE pot://SPACE/` stores a file"),
     (&["get", "download", "fetch", "pull"], "`potluck cp pot://SPACE/FILE .` brings a file here"),
-    (&["copy", "sync", "rsync"], "`potluck cp -r DIR pot://SPACE/` copies a tree"),
+    (&["copy"], "`potluck cp -r DIR pot://SPACE/` copies a tree"),
+    (&["rsync", "mirror"], "`potluck sync DIR pot://SPACE/DIR` copies what differs"),
     (
         &["find", "search", "locate"],
         "`potluck ls -R pot://SPACE` lists everything below; `potluck tree` shows it",

@@ -11,7 +11,7 @@ use potluck_core::policy::{AckLevel, Cutting, Mirror, Race, Width};
 use potluck_core::size::parse_size;
 
 /// The parts of the policy that one command sets differently from the space's.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct PolicyOptions {
     /// Copies of every chunk, each on its own donor
     #[arg(long, value_name = "N", conflicts_with = "ec", value_parser = copies)]

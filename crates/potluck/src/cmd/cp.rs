@@ -23,7 +23,7 @@ use potluck_core::policy::Override;
 use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -123,8 +123,28 @@ impl FailedFile {
     }
 }
 
+/// What a copy passes over, because it is at the target already.
+#[derive(Debug, Default)]
+pub struct Unchanged {
+    /// The paths in the pool to which local files, links and empty directories need not be copied.
+    pub inward: HashSet<PoolPath>,
+    /// The files and links that need not be copied out of the pool, relative to the directory that is copied.
+    pub outward: HashSet<String>,
+}
+
 pub async fn run(
+    args: CpArgs,
+    client: &Pool,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
+    copy_but(args, &Unchanged::default(), client, output, shown).await
+}
+
+/// Copies as the arguments say, but for what is `unchanged`.
+pub async fn copy_but(
     mut args: CpArgs,
+    unchanged: &Unchanged,
     client: &Pool,
     output: &Output,
     shown: bool,
@@ -157,7 +177,8 @@ pub async fn run(
     let mut report = match (&to.at, from_pool) {
         (PlacedAt::Pool(path), 0) => {
             let destination = destination(&args, path, !args.allow_empty, client).await?;
-            let copying = inward::copy(&args, &from, (path, to.into), &destination, client, shown);
+            let (to, unchanged) = ((path, to.into), &unchanged.inward);
+            let copying = inward::copy(&args, &from, to, unchanged, &destination, client, shown);
             let copied = destination.during(copying).await;
             finished(copied, destination, client).await?
         }
@@ -168,7 +189,9 @@ pub async fn run(
             let copied = destination.during(copying).await;
             finished(copied, destination, client).await?
         }
-        (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
+        (_, n) if n == from.len() => {
+            outward::copy(&args, &from, &to, &unchanged.outward, client, shown).await?
+        }
         (_, 0) => {
             let given = args.from.iter().chain([&args.to]).map(Path::new);
             let hint = given.filter_map(place::other_place).next();

@@ -10,7 +10,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The number of bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -36,7 +36,12 @@ pub fn run(args: &HashArgs, output: &Output) -> Result<Ending, Failure> {
     several.end(output)
 }
 
-fn hash(path: &PathBuf) -> io::Result<Hashed<'_>> {
+/// Returns the digest by which a pool knows a local file.
+pub fn digest_of(path: &Path) -> io::Result<Digest> {
+    hash(path).map(|hashed| hashed.digest)
+}
+
+fn hash(path: &Path) -> io::Result<Hashed<'_>> {
     let mut input: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path)?),

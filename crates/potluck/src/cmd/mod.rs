@@ -58,6 +58,7 @@ mod snapshot;
 mod space;
 mod stat;
 mod status;
+mod sync;
 mod trash;
 mod tree;
 mod umount;
@@ -175,7 +176,7 @@ pub async fn run(
         command => {
             let mut client = watched(settings.client()?);
             let mut trees = None;
-            if matches!(command, Command::Cp(_) | Command::Cat(_)) {
+            if matches!(command, Command::Cp(_) | Command::Sync(_) | Command::Cat(_)) {
                 client = origins::reached(&client, settings);
                 let (looking, looked_into) = lookaside::looking(client, settings);
                 (client, trees) = (looking, Some(looked_into));
@@ -183,6 +184,7 @@ pub async fn run(
             let interrupted = match &command {
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
                 Command::Import(_) => Some(import::WHEN_INTERRUPTED),
+                Command::Sync(_) => Some(sync::WHEN_INTERRUPTED),
                 _ => None,
             };
             // The work runs as a task on a worker thread, which also serves its connections, so that their data
@@ -269,6 +271,7 @@ async fn with_client(
 ) -> Result<Ending, Failure> {
     match command {
         Command::Cp(args) => cp::run(args, client, output, shown).await,
+        Command::Sync(args) => sync::run(args, client, output, shown).await,
         Command::Cat(args) => cat::run(args, client, output).await,
         Command::Import(args) => import::run(args, client, settings, output, shown).await,
         Command::Ls(args) => ls::run(args, client, output).await,

@@ -54,16 +54,21 @@ enum Source {
     Stdin,
 }
 
+/// Copies what `from` names, but for what is to come to the paths `unchanged`.
 pub async fn copy(
     args: &CpArgs,
     from: &[CopyPlace],
     (to, into): (&PoolPath, bool),
+    unchanged: &HashSet<PoolPath>,
     destination: &Destination,
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
     let kind = client.kind(to).await?;
-    let found = find(args, from, to, into, kind)?;
+    let mut found = find(args, from, to, into, kind)?;
+    found.files.retain(|file| !unchanged.contains(&file.path));
+    found.links.retain(|link| !unchanged.contains(&link.path));
+    found.empty_dirs.retain(|dir| !unchanged.contains(dir));
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
         condition: destination.replacing().condition,

@@ -5,19 +5,22 @@ use crate::args::CpArgs;
 use crate::output::Piped;
 use crate::progress_bar;
 use potluck_client::{
-    ByteRange, GetOptions, GetReport, Pool, Progress, cat, get_file, get_link, get_tree,
+    ByteRange, GetOptions, GetReport, Pool, Progress, cat, get_file, get_link, get_tree_but,
 };
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::Failure;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Copies what `from` names, but for what a directory has at the paths `unchanged`, relative to it.
 pub async fn copy(
     args: &CpArgs,
     from: &[CopyPlace],
     to: &CopyPlace,
+    unchanged: &HashSet<String>,
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
@@ -35,7 +38,7 @@ pub async fn copy(
         let client = &client.watched(Arc::clone(&progress));
         let copied = match &to.at {
             PlacedAt::Local(local) => {
-                copy_one(args, source, path, local, landing, client, progress).await
+                copy_one(args, source, path, (local, landing), unchanged, client, progress).await
             }
             _ => {
                 let version = args.if_version.map(VersionId);
@@ -81,8 +84,8 @@ async fn copy_one(
     args: &CpArgs,
     source: &CopyPlace,
     path: &PoolPath,
-    to: &Path,
-    landing: Landing,
+    (to, landing): (&Path, Landing),
+    unchanged: &HashSet<String>,
     client: &Pool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
@@ -110,5 +113,5 @@ async fn copy_one(
     if args.if_version.is_some() {
         return Err(one_version());
     }
-    get_tree(client, path, &target, options, progress).await
+    get_tree_but(client, path, &target, options, unchanged, progress).await
 }
