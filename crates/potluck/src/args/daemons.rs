@@ -2,7 +2,7 @@
 
 use super::keyed::{Given, OfDonor, OfDonorAlone, OfManager};
 use super::metadata::ManagerAction;
-use crate::keys::kind;
+use potluck_config::setting_kind as kind;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::time::Duration;
