@@ -33,7 +33,7 @@ const WAITING: usize = 2;
 /// The time that one put waits in all for a mirror to take its bytes, and after that for the receipts of all its
 /// mirrors.
 const STALL: Duration = Duration::from_secs(3);
-/// The same times for a mirror that yields to its owner and says so.
+/// These times are so long for a mirror that yields to its owner and says so.
 const YIELDING: Duration = THROTTLED_TIMEOUT;
 /// The time for which a mirror that was given up is left alone: a dead mirror must not slow every put.
 const SHUNNED: Duration = Duration::from_secs(10);
@@ -161,7 +161,7 @@ impl Routes {
                 continue;
             };
             let waited = env.clock.now().saturating_sub(began);
-            let answered = self.patiently(route, waited, answer).await;
+            let answered = self.in_time(route, waited, answer).await;
             if answered.is_err() {
                 self.give_up(env, route);
             }
@@ -210,7 +210,7 @@ impl Routes {
             copying.answer = None;
             return Ok(());
         };
-        let sent = self.patiently(copying.route, copying.waited, line.pieces.send(message)).await;
+        let sent = self.in_time(copying.route, copying.waited, line.pieces.send(message)).await;
         copying.waited += env.clock.now().saturating_sub(began);
         if matches!(sent, Ok(Ok(()))) {
             return Ok(());
@@ -220,7 +220,7 @@ impl Routes {
     }
 
     /// Waits for a mirror that was `waited` for already, for as long as one may take that yields, or does not.
-    async fn patiently<T>(
+    async fn in_time<T>(
         &self,
         number: u8,
         waited: Duration,

@@ -35,7 +35,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_millis(20);
 
 /// The time after which a peer hears that its request still waits for a turn: well within its stall timeout.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
-/// The time after which it hears so first: soon enough for a donor that passes the put on to know before it loses patience.
+/// The time after which it hears so first: soon enough for a donor that passes the put on to know before it gives the mirror up.
 const TOLD_FIRST: Duration = Duration::from_millis(200);
 
 /// A bulk connection whose peer has proved its ticket.

@@ -55,7 +55,7 @@ pub enum WidthReason {
     SmallFile,
     /// These donors together fill the client's link.
     Link,
-    /// With fewer donors, each would serve the client's link with more than its owner's machine bears.
+    /// The part of each of fewer donors would be more than its owner's machine bears.
     Owners,
     /// These are all donors that there are.
     All,

@@ -110,11 +110,12 @@ fn pausing_the_only_holder_says_so_and_wants_a_yes() {
 #[test]
 fn donor_that_is_shut_down_says_goodbye() {
     let mut lab = Lab::with_donors(1);
-    lab.cli.ok(&["set", "manager.repair-grace", "1s"]);
+    let manager = lab.manager_dir();
+    lab.cli.ok(&["set", "manager.repair-grace", "1s", "--state", arg(&manager)]);
     assert_eq!(stop(lab.donor("donor-1"), Signal::TERM), 0);
     assert_eq!(state_of(&lab, "donor-1"), "away", "nothing was waited for");
     let listed = lab.cli.ok(&["nodes", "ls"]).text();
-    assert!(listed.contains("shut down, away for 15h"), "{listed}");
+    assert!(listed.contains("shut down, away for "), "{listed}");
     pause(Duration::from_secs(3));
     assert_eq!(state_of(&lab, "donor-1"), "away", "it is not given up after the grace");
     lab.start_donor("donor-1");
