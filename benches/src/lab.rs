@@ -6,6 +6,7 @@ mod close;
 mod measured;
 mod mirrors;
 mod near;
+mod owner;
 mod sizes;
 mod slow;
 mod stress;
@@ -42,6 +43,8 @@ pub enum Figure {
     Close,
     /// Lines of 100 kb/s and 100 ms
     Slow,
+    /// FreeLoader, figures 11 and 12: how much longer jobs of a donor's owner take while a client moves data
+    Owner,
 }
 
 /// Prints the figures and what each shows.
@@ -72,6 +75,7 @@ pub fn run(options: &Options, figures: &[Figure], dir: &Path) -> Result<Vec<repo
             Figure::Mirrors => mirrors::run(options, dir)?,
             Figure::Close => close::run(options, dir)?,
             Figure::Slow => slow::run(options, dir)?,
+            Figure::Owner => owner::run(options, dir)?,
         };
         let Some(Measured { picture, mut ratios }) = measured else { continue };
         picture.write(&options.out)?;

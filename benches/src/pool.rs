@@ -381,6 +381,11 @@ impl Pool {
         self.donors.iter().map(stored).sum()
     }
 
+    /// Returns the processes of the donors.
+    pub fn donor_pids(&self) -> Vec<u32> {
+        self.donors.iter().map(|donor| donor.child.id()).collect()
+    }
+
     /// Returns the CPU time of each donor since its start.
     pub fn donor_cpu(&self) -> Result<Vec<Duration>> {
         self.donors

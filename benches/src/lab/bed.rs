@@ -1,6 +1,7 @@
 //! Machines on links, a pool on them, and transfers between the client and its donors.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -108,6 +109,16 @@ impl Bed {
         let pool = Pool::start_on(start, host)?;
         let settle = !options.short;
         Ok(Self { dir: dir.to_owned(), network, links, pool, settle })
+    }
+
+    /// Returns a command of `program` on one of the machines.
+    pub fn command(&self, host: Host, program: &Path) -> Command {
+        self.network.command(host, program)
+    }
+
+    /// Returns the address of one of the machines.
+    pub fn address(&self, host: Host) -> IpAddr {
+        self.network.address(host)
     }
 
     /// Makes a space whose files are put with these options of its policy.
