@@ -14,6 +14,8 @@ use std::time::Duration;
 const HEARD: Duration = Duration::from_secs(10);
 /// The time after a diagnostic transfer that failed before the next one.
 const DIAGNOSED_AGAIN: Duration = Duration::from_mins(10);
+/// The time after a diagnostic transfer that the donor refused before the next one. A refusal costs a request.
+const REFUSED_DIAGNOSIS: Duration = Duration::from_secs(5);
 
 /// The traffic of a donor, as it is kept while no manager runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -86,6 +88,11 @@ impl KnownTraffic {
             self.next_diagnosis = now + DIAGNOSED_AGAIN;
         }
         is_due
+    }
+
+    /// Notes that the donor refused a diagnostic transfer, because it yields to its owner now.
+    pub fn refused_diagnosis(&mut self, now: Tick) {
+        self.next_diagnosis = now + REFUSED_DIAGNOSIS;
     }
 
     /// Notes the rates of a diagnostic transfer.

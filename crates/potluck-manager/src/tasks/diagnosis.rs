@@ -44,6 +44,9 @@ impl Diagnosis {
             let measured = tokio::time::timeout(LONGEST, self.measure(&donor)).await;
             match measured.unwrap_or(Err(PeerError::Silent)) {
                 Ok(rates) => self.pool.lock().diagnosed(donor.donor, &donor.addresses, rates),
+                Err(PeerError::Refused(_)) => {
+                    self.pool.lock().refused_diagnosis(donor.donor, self.time.tick());
+                }
                 Err(why) => tracing::debug!("cannot measure the line of {}: {why}", donor.name),
             }
         }

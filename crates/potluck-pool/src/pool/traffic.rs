@@ -43,6 +43,13 @@ impl Pool {
         self.contact(chosen?, now)
     }
 
+    /// Notes that a donor refused a diagnostic transfer.
+    pub fn refused_diagnosis(&mut self, donor: DonorId, now: Tick) {
+        if let Some(known) = self.donors.get_mut(donor) {
+            known.traffic.refused_diagnosis(now);
+        }
+    }
+
     /// Notes what a diagnostic transfer told, unless the donor has gone to another line meanwhile.
     pub fn diagnosed(&mut self, donor: DonorId, at: &Addresses, rates: BothWays<u64>) {
         let Some(known) = self.donors.get_mut(donor) else { return };
