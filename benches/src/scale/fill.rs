@@ -114,6 +114,8 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
             ec: None,
             goal: None,
             safe_wall_ms: None,
+            origin: None,
+            cache: Default::default(),
             key: None,
             chunks: EACH,
             parts: 0,
