@@ -80,8 +80,8 @@ pub use operations::names::copies::{Copied, CopiedVersion, CopyOutcome, CopyRequ
 pub use operations::series::steps::{Series, SeriesStep};
 pub use operations::spaces::{policy_changes::PolicyScope, rekeying::Rekey};
 pub use operations::{
-    AdmittedWrite, CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted,
-    TIME_LEAP, TermStart, Upkeep, WrittenDown,
+    AdmittedWrite, CommittedFiles, DonorNote, EvictedPage, Founding, GroupEdit, Learnt, LogAhead,
+    LogCommitted, TIME_LEAP, TermStart, Upkeep, WrittenDown,
 };
 pub use policies::conversions::{Computed, Encoded};
 pub use pool_records::old_keys::ContentUnderOldKeys;

@@ -17,6 +17,7 @@
 //! | Series of steps (`series`) | `all_series` `series` `purge_steps` `note_steps` `note_use` `pin` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `committed_before` |
 //! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `open_checkpoint` `shared_file` `written_shared_file` `checkpoints` |
+//! | Cached files (`caching`) | `evict` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `look_up_chunks` `keep_unused` |
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `rekey_space` `content_under_old_keys` `open_old` `spaces` `space` `plan_policy` `set_policy` `follow_defaults` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
@@ -29,6 +30,7 @@
 //! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
 //! | Upkeep (`upkeep`) | `stats` `in_turn` `sync` `save_time` `upkeep` |
 
+mod caching;
 pub(crate) mod checkpoints;
 pub(crate) mod commits;
 pub(crate) mod donors;
@@ -48,6 +50,7 @@ pub(crate) mod spaces;
 mod terms;
 pub(crate) mod upkeep;
 
+pub use caching::EvictedPage;
 pub use commits::CommittedFiles;
 pub use donors::{DonorNote, WrittenDown};
 pub use founding::Founding;

@@ -5,6 +5,7 @@ mod access_keys;
 mod answer;
 mod audit;
 mod authority;
+mod caching;
 mod call_terms;
 mod checkpoints;
 mod commit;
@@ -97,6 +98,7 @@ calls! {
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove SyncChanges Usage;
     history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
     series::SeriesCalls: SeriesPurge Pin;
+    caching::CachingCalls: Evict;
     watching::WatchCalls: Watch Refresh;
     locks::LockCalls: LockTake LockKeep LockGive NameReserve NameFree;
     shared_files::SharedFileCalls: SharedClaim SharedLeave SharedTurn SharedWriters;

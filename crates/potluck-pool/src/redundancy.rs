@@ -16,7 +16,7 @@ mod takers;
 mod watched;
 
 pub use assess::{Damaged, Findings};
-pub use excess::Excess;
+pub use excess::{Excess, Ground, Vote};
 pub use job::{CopyToMake, Encode, GroupInCode, Make, RepairJob, ShardAt, parity_bytes};
 pub use judge::{JudgedFile, chunk_facts, judge_file, reaches_goal};
 pub use layout::{Layout, LayoutChunk, Unit, Version, units};

@@ -7,6 +7,7 @@
 mod access_keys;
 mod audit;
 mod authority;
+mod caching;
 mod checkpoints;
 mod donors;
 mod grants;
@@ -33,6 +34,7 @@ pub use access_keys::{
 };
 pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
 pub use authority::{AuthorityReplace, AuthorityState, AuthorityStep};
+pub use caching::{Evict, Evicted};
 pub use checkpoints::{
     CheckpointAbort, CheckpointAbout, CheckpointBegin, CheckpointBegun, CheckpointCommit,
     CheckpointCommitted, CheckpointList, Checkpoints, OwnCommitted,
@@ -219,6 +221,7 @@ macro_rules! every_call {
             RoomReserve RoomReservationList RoomRelease
             PolicySet RepairStatus RepairControl GiveBack Departing GiveBackStatus Away Trust ScrubNow GcResume ReclaimUnknown Fsck
             SeriesPurge Pin
+            Evict
             SharedClaim SharedLeave SharedTurn SharedWriters
             SpaceCreate SpaceRemove SpaceList SpaceRekey OldFiles
             Status Check OwnStatus

@@ -42,7 +42,7 @@ pub use history::{
     PinArgs, RetentionOptions, RevertArgs, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
     SnapshotPlaceArgs, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs, VersionsArgs,
 };
-pub use imports::ImportArgs;
+pub use imports::{EvictArgs, ImportArgs, WarmArgs};
 pub use keyed::Given;
 pub use lookaside::{LookasideArgs, LookasideIndexArgs};
 pub use manuals::{CompletionArgs, ManArgs};
@@ -223,6 +223,14 @@ pub enum Command {
         after_help = "Examples:\n  potluck import https://example.org/era5/t2m.nc pot://climate/\n  potluck import https://example.org/era5/ pot://climate/era5/       (all that the server lists below)\n  potluck import 's3://bucket/run7/?anonymous' pot://climate/run7/   (a public bucket)\n  potluck import --from-file urls.txt pot://climate/ --cache\n  potluck import URL pot://climate/a.nc --sha256 9f86d0…             (stored only if it has this checksum)\n\nThe same command again passes over files that are unchanged at their origin, and goes on with the others.\nWith --cache, or in a space made with it, a lost chunk comes from the origin when it is read."
     )]
     Import(ImportArgs),
+    /// Let cached files go, to make room: they come from their origins when they are read
+    #[command(
+        after_help = "Example:\n  potluck evict pot://cache/era5\n\nFiles that are kept, and those that `potluck pin` pinned, stay."
+    )]
+    Evict(EvictArgs),
+    /// Bring evicted files back from their origins before they are read
+    #[command(after_help = "Example:\n  potluck warm pot://cache/era5")]
+    Warm(WarmArgs),
     /// Print the digests of local files, by which `stat` knows them in a pool
     #[command(
         after_help = "Examples:\n  potluck hash era5.nc\n  tar c data | potluck hash -\n\nThe digest depends on a file's bytes alone: not on how a space cuts, seals or encodes them. Up to 64 KiB it is\nthat of `b3sum`."

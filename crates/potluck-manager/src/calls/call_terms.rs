@@ -42,6 +42,7 @@ impl Verb {
             | Self::SnapshotRemove
             | Self::SnapshotList
             | Self::SeriesPurge
+            | Self::Evict
             | Self::Pin
             | Self::SpaceCreate
             | Self::SpaceRemove

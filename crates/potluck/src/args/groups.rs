@@ -24,6 +24,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "mkdir",
             "hash",
             "import",
+            "warm",
+            "evict",
             "lookaside",
             "mount",
             "mounts",

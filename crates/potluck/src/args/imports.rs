@@ -2,6 +2,7 @@
 
 use super::PolicyOptions;
 use clap::ArgGroup;
+use potluck_core::path::PoolPath;
 use potluck_origin::Checksum;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +40,23 @@ pub struct ImportArgs {
     pub connections: u8,
     #[command(flatten)]
     pub policy: PolicyOptions,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct EvictArgs {
+    /// pot://SPACE/PATH of files, and of directories with all that is in them
+    #[arg(required = true)]
+    pub paths: Vec<PoolPath>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct WarmArgs {
+    /// pot://SPACE/PATH of files, and of directories with all that is in them
+    #[arg(required = true)]
+    pub paths: Vec<PoolPath>,
+    /// The most requests at once to each host
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub connections: u8,
 }
 
 impl ImportArgs {

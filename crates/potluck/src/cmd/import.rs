@@ -10,7 +10,7 @@ use crate::args::ImportArgs;
 use crate::command_settings::CommandSettings;
 use crate::output::{Output, count, told};
 use crate::progress_bar;
-use fetching::Fetching;
+pub use fetching::{FetchedFile, Fetching};
 use futures_util::{StreamExt, stream};
 use potluck_client::{Pool, PutOptions};
 use potluck_core::origin::Origin;
@@ -124,15 +124,13 @@ pub async fn run(
         let options = PutOptions { bytes: Some(bytes), policy, ..PutOptions::default() };
         let root = if files.len() == 1 { &files[0].0 } else { target };
         let session = client.session(root, &options).await?;
-        let fetching = Fetching {
-            client: &client,
-            session: &session,
-            origins: &origins,
-            connections,
-            progress: &*progress,
-        };
+        let fetching =
+            Fetching { client: &client, origins: &origins, connections, progress: &*progress };
         let mut fetched = stream::iter(files)
-            .map(|(path, found)| fetching.file(path, found, args.checksum()))
+            .map(|(path, found)| {
+                let file = FetchedFile { path, found, checksum: args.checksum() };
+                fetching.file(&session, file)
+            })
             .buffer_unordered(connections.min(FILES_AT_ONCE));
         while let Some((path, origin, done)) = fetched.next().await {
             match done {

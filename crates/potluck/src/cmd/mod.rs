@@ -13,6 +13,7 @@ mod donors;
 mod drain;
 mod du;
 mod ending;
+mod evict;
 mod explain;
 mod find_manager;
 mod fsck;
@@ -273,6 +274,8 @@ async fn with_client(
         Command::Cp(args) => cp::run(args, client, output, shown).await,
         Command::Sync(args) => sync::run(args, client, output, shown).await,
         Command::Cat(args) => cat::run(args, client, output).await,
+        Command::Evict(args) => evict::evict(args, client, output).await,
+        Command::Warm(args) => evict::warm(args, client, settings, output, shown).await,
         Command::Import(args) => import::run(args, client, settings, output, shown).await,
         Command::Ls(args) => ls::run(args, client, output).await,
         Command::Stat(args) => stat::run(args, client, output).await,

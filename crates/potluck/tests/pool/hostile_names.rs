@@ -34,6 +34,8 @@ const RUN_AT_ONCE: &[&str] = &[
     "cat DIR|cat DIR/gone",
     "hash LOCAL/NAME LOCAL/gone",
     "import file:///gone/NAME DIR/imported -n|import file:///gone/NAME DIR/imported",
+    "evict DIR/NAME|evict DIR/gone",
+    "warm DIR/NAME|warm DIR/gone",
     "lookaside index LOCAL|lookaside index LOCAL/NAME",
     "lookaside add LOCAL/gone",
     "lookaside rm LOCAL/NAME",

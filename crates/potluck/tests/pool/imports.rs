@@ -147,6 +147,41 @@ fn lost_chunks_of_cached_files_come_from_the_origin() {
 }
 
 #[test]
+fn evicted_files_are_read_from_their_origin() {
+    let lab = lab(2, &["--cache"]);
+    allow_loopback(&lab);
+    let web = WebServer::start();
+    let content = bytes(7, (3 << 20) + 3);
+    for name in ["/d/a", "/d/pinned", "/d/same"] {
+        web.put(name, &content[..if name == "/d/pinned" { 1 << 20 } else { content.len() }]);
+    }
+    lab.cli.ok(&["import", &web.url("/d/"), "pot://lab/d/"]);
+    lab.cli.ok(&["import", &web.url("/d/same"), "pot://lab/kept", "--cache=false"]);
+    lab.cli.ok(&["pin", "pot://lab/d/pinned"]);
+    let evicted = lab.cli.json(&["evict", "pot://lab/d"]);
+    assert_eq!((&evicted["files"], &evicted["pinned"]), (&2.into(), &1.into()), "{evicted}");
+    let sent = web.sent();
+    assert_same(&lab.cli.cat("pot://lab/kept"), &content, "what is kept lost nothing");
+    assert_eq!(web.sent(), sent);
+
+    lab.cli.ok(&["rm", "pot://lab/kept"]);
+    lab.cli.ok(&["rm", "pot://lab/d/same"]);
+    let chunks = || lab.cli.json(&["stat", "pot://lab/d/a"])["live_copies"].as_u64();
+    wait_until("the chunks to go", DEADLINE, || chunks() == Some(0));
+    let stated = lab.cli.json(&["stat", "pot://lab/d/a"]);
+    assert_eq!(
+        (&stated["entry"]["cache"], &stated["health"]["level"]),
+        (&"evicted".into(), &"safe".into())
+    );
+    assert_same(&lab.cli.cat("pot://lab/d/a"), &content, "from the origin");
+    let warm = lab.cli.json(&["warm", "pot://lab/d"]);
+    assert_eq!(warm["files"], 1, "{warm}");
+    let sent = web.sent();
+    assert_same(&lab.cli.cat("pot://lab/d/a"), &content, "from donors");
+    assert_eq!(web.sent(), sent);
+}
+
+#[test]
 fn killed_import_goes_on_with_the_rest() {
     let lab = lab(1, &[]);
     let web = WebServer::start();

@@ -8,6 +8,7 @@ use crate::{Giving, Pool, PoolView};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest, PARTS};
 use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
+use potluck_core::origin::CacheState;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::Worth;
 use potluck_wire::control::MirrorState;
@@ -47,7 +48,19 @@ fn add_copies(
     copies: u32,
     holders: &[(u32, bool)],
 ) -> ChunkName {
-    let version = Version { metadata: None,
+    add_promised(findings, n, (len, copies), CacheState::Kept, holders)
+}
+
+/// Adds a file of one chunk of a length in bytes that is to have some copies, of which the pool promises `cache`.
+fn add_promised(
+    findings: &mut Findings,
+    n: u64,
+    (len, copies): (u32, u32),
+    cache: CacheState,
+    holders: &[(u32, bool)],
+) -> ChunkName {
+    let version = Version {
+        metadata: None,
         id: VersionId(n),
         size: len.into(),
         holes: 0,
@@ -59,7 +72,7 @@ fn add_copies(
         goal: None,
         safe_wall_ms: None,
         origin: None,
-        cache: Default::default(),
+        cache,
         key: None,
         chunks: 1,
         parts: 0,
@@ -92,6 +105,31 @@ fn a_donor_is_not_kept_by_what_is_as_far_apart_without_it() {
     };
     assert!(!blocked(["room", "room", "room"]), "two copies in one room stay");
     assert!(blocked(["another", "room", "room"]), "they are in one room only without it");
+}
+
+#[test]
+fn absent_chunks_of_cached_files_are_no_damage() {
+    for (cache, is_damage) in [(CacheState::Kept, true), (CacheState::Cached, false)] {
+        let mut findings = Findings::new(three().view(at(1.0)));
+        findings.enter(SpaceId(1), "lab", Redundancy::Copies(1));
+        add_promised(&mut findings, 1, (1000, 1), cache, &[]);
+        findings.leave();
+        assert_eq!(findings.spaces[0].health.unreadable, u64::from(is_damage), "{cache:?}");
+    }
+}
+
+#[test]
+fn copies_of_cached_files_go_when_donors_leave() {
+    let leaves = BTreeSet::from([DonorId(1)]);
+    let goes = |cache, donor| {
+        let mut findings = Findings::new(three().view(at(1.0)).leaving(&leaves));
+        let name = add_promised(&mut findings, 1, (1000, 1), cache, &[(donor, false)]);
+        findings.excess.get(&(name, DonorId(donor))).is_some_and(|excess| excess.is_agreed())
+    };
+    assert!(!goes(CacheState::Kept, 1), "it is copied first");
+    assert!(goes(CacheState::Cached, 1));
+    assert!(!goes(CacheState::Cached, 2), "its donor stays");
+    assert!(goes(CacheState::Evicted, 2));
 }
 
 #[test]

@@ -17,31 +17,39 @@ const RANGE: u64 = 4 << 20;
 /// What files are fetched with.
 pub struct Fetching<'a> {
     pub client: &'a Pool,
-    pub session: &'a Session,
     pub origins: &'a Origins,
     /// The most ranges of a file at once.
     pub connections: usize,
     pub progress: &'a dyn Progress,
 }
 
+/// A file that is to be fetched.
+pub struct FetchedFile<'a> {
+    /// The path at which the file becomes visible.
+    pub path: PoolPath,
+    /// What its origin says of it.
+    pub found: FoundOrigin,
+    /// The checksum that it must have, if one was given.
+    pub checksum: Option<&'a Checksum>,
+}
+
 impl Fetching<'_> {
     /// Imports a file. Returns it with its origin, and its version in the pool.
     pub async fn file(
         &self,
-        path: PoolPath,
-        found: FoundOrigin,
-        checksum: Option<&Checksum>,
+        session: &Session,
+        file: FetchedFile<'_>,
     ) -> (PoolPath, Origin, Result<VersionId, Failure>) {
-        let FoundOrigin { mut origin, ranges } = found;
+        let FetchedFile { path, found: FoundOrigin { mut origin, ranges }, checksum } = file;
         origin.imported_wall_ms = self.client.wall_ms();
-        let done = self.store(&path, &origin, ranges, checksum).await;
+        let done = self.store(session, (&path, &origin), ranges, checksum).await;
         (path, origin, done)
     }
 
     async fn store(
         &self,
-        path: &PoolPath,
-        origin: &Origin,
+        session: &Session,
+        (path, origin): (&PoolPath, &Origin),
         ranges: bool,
         checksum: Option<&Checksum>,
     ) -> Result<VersionId, Failure> {
@@ -49,7 +57,7 @@ impl Fetching<'_> {
             mtime: origin.modified_wall_ms.map(FileTime::of_ms),
             ..Attributes::default()
         };
-        let mut writer = self.session.create(path.clone(), attributes);
+        let mut writer = session.create(path.clone(), attributes);
         writer.set_origin(origin.clone());
         let mut sum = checksum.map(Checksum::begin);
         let mut pieces = match ranges {
