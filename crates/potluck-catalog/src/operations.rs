@@ -22,7 +22,7 @@
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `rekey_space` `content_under_old_keys` `open_old` `spaces` `space` `plan_policy` `set_policy` `follow_defaults` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
 //! | Quotas (`quotas`) | `set_quota` `quotas` |
-//! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` `add_access_key` `access_keys` `remove_access_key` |
+//! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `add_access_key` `access_keys` `remove_access_key` `revoke` |
 //! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `counted_at` `tell` `unlisted_at` `mark_missing` `held_at` `sample` `chunks` `referrers_at` |
 //! | Redundancy (`redundancy`) | `set_safe` `arrive` `learn_parity` `mark_excess` |
 //! | Garbage (`garbage`) | `unused_chunks` `doubt_in_memory` `condemn` `condemned_chunks` `forget_copies` |
