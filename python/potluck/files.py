@@ -34,6 +34,8 @@ class WideningCache(BaseCache):
     def __init__(self, blocksize: int, fetcher: Any, size: int) -> None:
         super().__init__(blocksize, fetcher, size)
         self.start = self.end = 0
+        # Of the cache's own figures older versions of fsspec have none.
+        self.hit_count = self.miss_count = self.total_requested_bytes = 0
         self._window = LEAST_WINDOW
         self._held = b""
 
@@ -170,7 +172,9 @@ class _Kept(io.RawIOBase):
         if not self.closed:
             if not self._ended:
                 warnings.warn(
-                    f"{self.full_name} was not closed, so it is not kept", ResourceWarning, stacklevel=2
+                    f"{self.full_name} was not closed, so it is not kept",
+                    ResourceWarning,
+                    stacklevel=2,
                 )
                 self.discard()
             self.close()

@@ -65,6 +65,7 @@ class PotluckFileSystem(AsyncFileSystem):
     root_marker = ""
     cachable = True
     mirror_sync_methods = True
+    _pid: int
 
     def __init__(self, pool: str | None = None, **options: Any) -> None:
         for option in options.keys() - GENERAL_OPTIONS:
@@ -221,7 +222,9 @@ class PotluckFileSystem(AsyncFileSystem):
             size = options.get("size")
             writer = self.pool.create(self.address(path), exclusive=exclusive, size=size)
         else:
-            raise ValueError(f"files of a pool are opened by rb, wb, xb, ab, w+b or r+b, not {mode}")
+            raise ValueError(
+                f"files of a pool are opened by rb, wb, xb, ab, w+b or r+b, not {mode}"
+            )
         return PotWriter(self, path, mode, autocommit, writer)
 
     def _download(self, source: str, target: str, callback: Any) -> None:
@@ -321,7 +324,7 @@ class PotluckFileSystem(AsyncFileSystem):
             paths = await self._expand_path(paths, recursive=recursive, maxdepth=maxdepth)
         elif any(map(has_magic, map(str, paths))):
             paths = await self._expand_path(paths)
-        for one in sorted(paths, reverse=True):
+        for one in sorted(map(str, paths), reverse=True):
             await self._call(self.pool.remove, self.address(one), recursive)
 
     def mv(

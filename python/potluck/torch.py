@@ -37,7 +37,7 @@ class StorageWriter(FsspecWriter):
         options = {"sync_files": False} | options | ({"pool": pool} if pool else {})
         super().__init__(path, **options)
         self._target = str(path)
-        self._options = {"reserve": reserve, "keep_last": keep_last, "pool": pool}
+        self._options: dict[str, Any] = {"reserve": reserve, "keep_last": keep_last, "pool": pool}
         self._open: Checkpointing | None = None
 
     @property

@@ -28,7 +28,9 @@ def test_pandas_text(url, frame, form):
     import pandas
 
     name = form.removesuffix(".gz")
-    getattr(frame, f"to_{name}")(f"{url}/table.{form}", **({"index": False} if name == "csv" else {}))
+    getattr(frame, f"to_{name}")(
+        f"{url}/table.{form}", **({"index": False} if name == "csv" else {})
+    )
     assert getattr(pandas, f"read_{name}")(f"{url}/table.{form}").equals(frame)
 
 
