@@ -1,9 +1,11 @@
 """What programs rely on beyond fsspec's own tests."""
 
 import asyncio
+import json
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import uuid
 
@@ -300,6 +302,19 @@ def test_errors_have_the_classes_of_the_system(pool, place):
         pool.stat("test/a")
     with pytest.raises(FileNotFoundError, match="POT-E011"):
         pool.stat("pot://nowhere")
+
+
+def test_signal_ends_a_call_that_waits(home, pool, place):
+    manager = json.loads((home / "ready.json").read_text())["pid"]
+    interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    os.kill(manager, signal.SIGSTOP)
+    try:
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.stat(f"pot://{place}")
+    finally:
+        os.kill(manager, signal.SIGCONT)
+    assert pool.stat(f"pot://{place}")["type"] == "directory"
 
 
 def test_checkpoint_appears_whole(fs, place):
