@@ -6,7 +6,8 @@ use potluck_core::ids::VersionId;
 use potluck_wire::packed::{Blob, Packed};
 
 fn nothing() -> OpenFile {
-    OpenFile { metadata: None,
+    OpenFile {
+        metadata: None,
         path: "f".into(),
         version: VersionId(1),
         size: 0,

@@ -173,7 +173,8 @@ mod tests {
 
     /// Judges one block of the log that is to have `copies` copies and is at these donors.
     fn look(pool: &Pool, now: f64, copies: u32, holders: &[u32]) -> Findings {
-        let version = Version { metadata: None,
+        let version = Version {
+            metadata: None,
             id: VersionId(1),
             size: 1000,
             holes: 0,

@@ -2,8 +2,8 @@
 
 use super::keyed::{Given, OfDonor, OfDonorAlone, OfManager};
 use super::metadata::ManagerAction;
-use potluck_config::setting_kind as kind;
 use clap::Subcommand;
+use potluck_config::setting_kind as kind;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -171,7 +171,8 @@ fn work_with_only_a_failing_source_is_not_queued() {
 #[test]
 fn conversion_with_a_lost_copy_keeps_the_old_promise() {
     let view = three().view(at(1.0));
-    let version = |goal| Version { metadata: None,
+    let version = |goal| Version {
+        metadata: None,
         id: VersionId(1),
         size: 1000,
         holes: 0,

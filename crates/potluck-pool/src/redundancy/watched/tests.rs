@@ -40,7 +40,8 @@ impl Stored {
     }
 
     fn version(&self) -> Version {
-        Version { metadata: None,
+        Version {
+            metadata: None,
             id: VersionId(self.n),
             size: 3000,
             holes: 0,
