@@ -226,14 +226,14 @@ impl BulkSession {
         work: impl Future<Output = T> + Send,
     ) -> Result<T, FrameError> {
         let mut work = pin!(work);
-        let mut patience = first;
+        let mut pause = first;
         loop {
-            let in_time = async { tokio::time::timeout(patience, work.as_mut()).await };
+            let in_time = async { tokio::time::timeout(pause, work.as_mut()).await };
             match io.meanwhile(in_time).await {
                 Ok(done) => return Ok(done),
                 Err(_) => {
                     self.answer(io, tag, Reply::bare(BulkStatus::Throttled), false).await?;
-                    patience = TOLD_EVERY;
+                    pause = TOLD_EVERY;
                 }
             }
         }

@@ -188,11 +188,11 @@ impl PeerConnection {
                 _ => self.early = Some(reply),
             }
         }
-        let patience = match self.waits_for_turn.load(Ordering::Relaxed) {
+        let stall_timeout = match self.waits_for_turn.load(Ordering::Relaxed) {
             true => THROTTLED_TIMEOUT,
             false => STALL_TIMEOUT,
         };
-        let written = tokio::time::timeout(patience, io.write(&[], piece)).await;
+        let written = tokio::time::timeout(stall_timeout, io.write(&[], piece)).await;
         Ok(written.map_err(|_| PeerError::Silent)?.map_err(FrameError::from)?)
     }
 

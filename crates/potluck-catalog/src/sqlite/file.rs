@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The format that this release reads and writes. Before 1.0 no release reads the format of another.
-const FORMAT: i64 = 13;
+const FORMAT: i64 = 14;
 const SCHEMA: &str = include_str!("schema.sql");
 /// The most bytes of a catalog that is checked before it is served, which takes some tenths of a second. A larger one
 /// is checked while it is served, so that it does not delay the start, unless it was found damaged before.

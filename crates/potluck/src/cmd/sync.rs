@@ -21,7 +21,7 @@ use walkdir::WalkDir;
 /// The most changes of each kind that are named without `--json`.
 const NAMED: usize = 1000;
 
-/// What is at one path of a side.
+/// The facts about an entry of one of the two directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     kind: EntryKind,
@@ -31,10 +31,10 @@ struct Entry {
     digest: Option<Digest>,
 }
 
-/// What is below a directory, by the path relative to it. A directory comes before what is in it.
+/// The entries below a directory, by the paths relative to it. A directory comes before the entries in it.
 type Tree = BTreeMap<String, Entry>;
 
-/// What is to be done.
+/// The changes that make the target like the source.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct SyncPlan {
     /// The files, links and directories that the target lacks.
