@@ -27,6 +27,7 @@ mod pool {
     mod s3_client;
     mod safety;
     mod small_disk;
+    mod syncing;
     mod tap;
     mod trace;
     mod two_machines;

@@ -43,7 +43,13 @@ async fn put(client: &mut Client, bytes: &[u8], routes: &[u8], wait: bool) -> Re
     let (name, len, ack) = (ChunkName::of(bytes), bytes.len() as u32, AckLevel::Memory);
     let put = Request::Put { name, ack, len, kind: ChunkKind::Data, forward };
     client.send(put, bytes).await.expect("a connection");
-    client.reply().await.expect("a connection").expect("an answer")
+    loop {
+        let reply = client.reply().await.expect("a connection").expect("an answer");
+        // The donor says meanwhile that it waits for a mirror.
+        if reply.status != BulkStatus::Throttled {
+            return reply;
+        }
+    }
 }
 
 #[tokio::test]

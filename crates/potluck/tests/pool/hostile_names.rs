@@ -36,6 +36,8 @@ const RUN_AT_ONCE: &[&str] = &[
     "import file:///gone/NAME DIR/imported -n|import file:///gone/NAME DIR/imported",
     "evict DIR/NAME|evict DIR/gone",
     "warm DIR/NAME|warm DIR/gone",
+    "sync LOCAL DIR/synced|sync DIR LOCAL/synced|sync LOCAL DIR -n|sync LOCAL/gone DIR/synced",
+    "mounts",
     "lookaside index LOCAL|lookaside index LOCAL/NAME",
     "lookaside add LOCAL/gone",
     "lookaside rm LOCAL/NAME",
