@@ -86,7 +86,8 @@ pub struct ImpactCurve {
     pub resource: OwnerResource,
     /// The points, by rising rates.
     pub points: Vec<ImpactPoint>,
-    /// The share by which the middle half of the runs without service differed: what the machine did beside.
+    /// The share by which the middle half of the runs without service differed: what the machine did beside; 1 where most
+    /// of them came to nothing.
     pub unrest: f64,
 }
 
@@ -151,7 +152,11 @@ impl ImpactCurve {
         let mut alone: Vec<f64> = of_resource().map(|pair| pair.alone).collect();
         alone.sort_by(f64::total_cmp);
         let quarter = |number: usize| alone.get(number * alone.len() / 4).copied().unwrap_or(0.0);
-        let unrest = (quarter(3) - quarter(1)) / quarter(2).max(f64::MIN_POSITIVE);
+        // A machine that is too busy for a job to do anything is at the end of the scale.
+        let unrest = match quarter(2) > 0.0 {
+            true => (quarter(3) - quarter(1)) / quarter(2),
+            false => 1.0,
+        };
         Self { resource, points: rising(&points), unrest }
     }
 

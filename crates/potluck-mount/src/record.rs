@@ -205,6 +205,7 @@ impl MountRecord {
     pub fn end(&self) -> Vec<Unpublished> {
         let mut state = self.state();
         state.has_ended = true;
+        let _ = remove_if_there(&self.socket()); // the next mount there replaces one that stays
         let done = match state.open.is_empty() {
             true => std::fs::remove_file(&self.place),
             false => state.write_anew(),
@@ -431,6 +432,7 @@ impl FoundRecord {
     pub fn take_unpublished(mut self) -> io::Result<Vec<Unpublished>> {
         self.file.lock()?;
         remove_if_there(&self.place.with_extension(UNMOUNTED))?;
+        remove_if_there(&self.place.with_extension(SOCKET))?; // that of a mount that was killed
         self.file.seek(SeekFrom::Start(0))?;
         let mut text = Vec::new();
         self.file.read_to_end(&mut text)?;
