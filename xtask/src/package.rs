@@ -133,7 +133,10 @@ fn done(command: &mut Command) -> Result<()> {
 fn output_of(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("running {command:?}"))?;
     if !out.status.success() {
-        bail!("{command:?}: {}: {}", out.status, String::from_utf8_lossy(&out.stderr));
+        // Some programs, as pytest, tell on standard output what went wrong.
+        let [said, complained] =
+            [&out.stdout, &out.stderr].map(|text| String::from_utf8_lossy(text));
+        bail!("{command:?}: {}: {said}{complained}", out.status);
     }
     Ok(String::from_utf8(out.stdout)?)
 }
