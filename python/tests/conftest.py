@@ -12,6 +12,14 @@ import pytest
 DEADLINE = 120
 
 
+def is_ready(ready):
+    """Whether the pool has written where its manager is; a half of the file is none."""
+    try:
+        return "address" in json.loads(ready.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+
+
 @pytest.fixture(scope="session", autouse=True)
 def home(tmp_path_factory):
     """Run a pool for a user whose home is a directory of the tests."""
@@ -30,7 +38,7 @@ def home(tmp_path_factory):
         running = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         end = time.monotonic() + DEADLINE
-        while not ready.exists() or "address" not in json.loads(ready.read_text() or "{}"):
+        while not is_ready(ready):
             assert running.poll() is None, (home / "log").read_text()
             assert time.monotonic() < end, (home / "log").read_text()
             time.sleep(0.05)
