@@ -52,12 +52,12 @@ struct SyncPlan {
 }
 
 /// Compares two trees; `same` says whether two files of the same size are the same.
-fn plan(from: &Tree, to: &Tree, same: impl Fn(&str, &Entry, &Entry) -> bool) -> SyncPlan {
+fn plan(from: &Tree, to: &Tree, same: impl Fn(&Entry, &Entry) -> bool) -> SyncPlan {
     let mut plan = SyncPlan::default();
     for (path, entry) in from {
         match to.get(path).filter(|there| there.kind == entry.kind) {
             Some(_) if entry.kind == EntryKind::Dir => plan.unchanged.push(path.clone()),
-            Some(there) if there.size == entry.size && same(path, entry, there) => {
+            Some(there) if there.size == entry.size && same(entry, there) => {
                 plan.same += 1;
                 plan.unchanged.push(path.clone());
             }
@@ -98,18 +98,16 @@ pub async fn run(
                 .hint("inside the pool `potluck cp -r` copies without moving bytes"));
         }
     };
-    let here = local_tree(&local, is_inward).await?;
+    let mut here = local_tree(&local, is_inward).await?;
     let there = pool_tree(client, &path, !is_inward).await?;
+    if args.digest {
+        add_digests(&local, &mut here, &there).await;
+    }
     let (from, to) = if is_inward { (&here, &there) } else { (&there, &here) };
-    let plan =
-        plan(from, to, |name, one, other| match args.digest && one.kind == EntryKind::File {
-            false => one.mtime == other.mtime,
-            // A file that cannot be read is copied, and the copy tells why it cannot.
-            true => match (one.digest.or(other.digest), hash::digest_of(&local.join(name))) {
-                (Some(known), Ok(digest)) => known == digest,
-                _ => false,
-            },
-        });
+    let plan = plan(from, to, |one, other| match args.digest && one.kind == EntryKind::File {
+        false => one.mtime == other.mtime,
+        true => one.digest.is_some() && one.digest == other.digest,
+    });
     if args.dry_run {
         output.result(&plan, |plan| would(plan, args.delete));
         return Ok(Ending::Done);
@@ -239,6 +237,21 @@ fn walk(dir: &Path, is_source: bool) -> Result<Tree, Failure> {
     Ok(tree)
 }
 
+/// Computes the digests of the local files whose sizes are those in the pool. One that cannot be read gets none: it is
+/// copied, and the copy tells why it cannot be.
+async fn add_digests(dir: &Path, here: &mut Tree, there: &Tree) {
+    let is_compared = |(name, entry): &(&String, &mut Entry)| {
+        let other = there.get(*name).filter(|other| other.kind == EntryKind::File);
+        entry.kind == EntryKind::File && other.is_some_and(|other| other.size == entry.size)
+    };
+    for (name, entry) in here.iter_mut().filter(is_compared) {
+        let place = dir.join(name);
+        // On a thread of its own, so that Ctrl-C is heard while a large file is read.
+        let hashed = tokio::task::spawn_blocking(move || hash::digest_of(&place));
+        entry.digest = hashed.await.ok().and_then(Result::ok);
+    }
+}
+
 /// Returns what is below a directory of the pool, which must be there if it is the source.
 async fn pool_tree(client: &Pool, path: &PoolPath, is_source: bool) -> Result<Tree, Failure> {
     match client.kind(path).await? {
@@ -350,12 +363,12 @@ mod tests {
             ("old/in", Dir, 0, 1),
             ("old/in/it", File, 1, 1),
         ]);
-        let found = plan(&from, &to, |_, one, other| one.mtime == other.mtime);
+        let found = plan(&from, &to, |one, other| one.mtime == other.mtime);
         assert_eq!(found.new, ["d/new", "kind"]);
         assert_eq!(found.changed, ["b"]);
         assert_eq!(found.extra, ["kind", "old", "old-name"]);
         assert_eq!((found.bytes, found.same), (2 + 5 + 1, 2));
         assert_eq!(found.unchanged, ["a", "d", "link"]);
-        assert_eq!(plan(&from, &from, |_, _, _| true).unchanged.len(), from.len());
+        assert_eq!(plan(&from, &from, |_, _| true).unchanged.len(), from.len());
     }
 }
