@@ -201,9 +201,33 @@ impl OriginSource for OriginsOnDemand {
         origin: &'a Origin,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
-        match self.get() {
+        let reached = refuse_own(&origin.uri, &self.allowed).and_then(|()| self.get());
+        match reached {
             Ok(origins) => origins.read(origin, range),
             Err(failure) => Box::pin(std::future::ready(Err(failure))),
+        }
+    }
+}
+
+/// Refuses an origin, which another member may have written down, that would be read by what this user alone has: files
+/// of this machine, unless `localhost` is allowed, and credentials for buckets at a service that is not allowed by name.
+fn refuse_own(uri: &str, allowed: &AllowedHosts) -> Result<(), Failure> {
+    let url = parse(uri)?;
+    let of_query = |name: &str| url.query_pairs().find(|(key, _)| key == name);
+    let host = match url.scheme() {
+        "file" => Some("localhost".to_owned()),
+        "s3" if of_query("anonymous").is_none() => of_query("endpoint").map(|(_, endpoint)| {
+            let endpoint = Url::parse(&endpoint).ok();
+            endpoint.and_then(|it| it.host_str().map(str::to_owned)).unwrap_or_default()
+        }),
+        _ => None,
+    };
+    match host.filter(|host| !allowed.names(host)) {
+        None => Ok(()),
+        Some(host) => {
+            let what = format!("the origin {uri} is not asked: another member may have named it");
+            let hint = format!("if you trust it, add {host} to origins-allow in config.toml");
+            Err(Failure::new(ErrorKind::Auth, code::ORIGIN_REFUSED, what).hint(hint))
         }
     }
 }
@@ -256,6 +280,20 @@ pub fn below(base: &str, path: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn origins_of_others_use_nothing_of_this_user_unasked() {
+        let (none, listed) = (AllowedHosts::new([]), ["localhost".into(), "s3.lab.example".into()]);
+        let listed = AllowedHosts::new(listed);
+        let own = ["file:///dev/zero", "s3://bucket/key?endpoint=https://s3.lab.example"];
+        for uri in own {
+            assert!(refuse_own(uri, &none).is_err(), "{uri}");
+            assert!(refuse_own(uri, &listed).is_ok(), "{uri}");
+        }
+        let open =
+            ["https://example.org/f", "s3://b/k", "s3://b/k?anonymous&endpoint=https://x.example"];
+        assert!(open.iter().all(|uri| refuse_own(uri, &none).is_ok()));
+    }
 
     #[test]
     fn address_names_its_file_and_those_below_it() {
